@@ -1,0 +1,90 @@
+/* engine.h - the narrow engine interface: token ids in, step results out. What runs behind it (CPU now; CUDA, simulated, an external server
+ * later) is chosen by name; nothing above knows.
+ *
+ * One thread owns an engine: all calls come from it. `engine_step` computes one step for all active requests (continuous
+ * batching: prefill and decode mixed) and hands out what each produced. It allocates nothing; everything is taken at creation.
+ * Batch invariance: a request's tokens depend only on its own tokens, sampling parameters and seed, never on the
+ * requests beside it, on chunking, on the number of threads, nor on prefill versus decode.
+ */
+#ifndef EXA_ENGINE_ENGINE_H
+#define EXA_ENGINE_ENGINE_H
+
+#include "base/err.h"
+#include "wire/msg.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct engine;
+
+struct engine_config {
+    const char *kind;       /* "cpu" */
+    const char *image_path; /* node image (model/image.h) */
+    uint32_t n_ctx;         /* context a request may use; 0: the model's, at most 4096 */
+    uint32_t n_slots;       /* requests at once, one KV region each; 1 … 256 */
+    uint32_t n_threads;     /* compute threads, this one included; 0: 1 */
+    uint32_t chunk;         /* prefill tokens of one step over all requests; 0: default */
+    const char *kernels;    /* NULL: best for this CPU; "ref", "avx2": override for tests (EXASERVE_KERNELS) */
+    uint32_t shard, n_shards;
+};
+
+struct engine_info {
+    uint32_t n_ctx, n_slots, n_threads, n_vocab;
+    uint32_t kv_total_tokens;
+    uint64_t memory_bytes; /* KV + scratch, without the shared image */
+    char kernels[32];
+    uint8_t numerics[SHA256_BYTES];
+};
+
+struct engine_load {
+    uint32_t n_active, n_queued;
+    uint32_t kv_free_tokens;
+    uint64_t n_steps, n_tokens;
+};
+
+/* What one request got in one step. tokens is valid during the call only. */
+struct step_result {
+    struct attempt attempt;
+    uint32_t position;
+    uint16_t n_tokens;
+    uint8_t finish;          /* enum finish; anything but FINISH_NONE is the request's last result */
+    const uint32_t *tokens;
+    const struct err *error; /* for FINISH_ERROR */
+};
+typedef void (*step_result_fn)(void *ctx, const struct step_result *r);
+
+/* ERR_CONFIG: unknown kind or kernels. ERR_LIMIT: memory would not fit (three numbers named). ERR_FORMAT: not this family's tensors. */
+int engine_create(struct engine **out, const struct engine_config *c, struct err *e);
+void engine_destroy(struct engine *g);
+void engine_info(const struct engine *g, struct engine_info *info);
+void engine_load(const struct engine *g, struct engine_load *load);
+
+/* Take a request. ERR_AGAIN: no slot free. ERR_LIMIT: prompt longer than the context (both numbers named). ERR_FORMAT: token outside the
+ * vocabulary. An attempt with the same (router, router_inc, slot) is replaced: the old one ends as canceled. */
+int engine_submit(struct engine *g, const struct msg_submit *s, uint64_t now_us, struct err *e);
+/* Ends at the next step with FINISH_CANCELED; unknown attempts are ignored. */
+void engine_cancel(struct engine *g, const struct attempt *a);
+/* One step. Returns the number of requests still active, or a negative error after which the engine is unusable. */
+int engine_step(struct engine *g, uint64_t now_us, step_result_fn fn, void *ctx, struct err *e);
+
+/* For tests and perplexity: logits [n_vocab] float of the last computed position of an active attempt, NULL if none. */
+const float *engine_logits(const struct engine *g, const struct attempt *a);
+
+/* --- what a kind implements ------------------------------------------------------------------------------- */
+struct engine_ops {
+    const char *kind;
+    int (*create)(struct engine **out, const struct engine_config *c, struct err *e);
+    void (*destroy)(struct engine *g);
+    void (*info)(const struct engine *g, struct engine_info *info);
+    void (*load)(const struct engine *g, struct engine_load *load);
+    int (*submit)(struct engine *g, const struct msg_submit *s, uint64_t now_us, struct err *e);
+    void (*cancel)(struct engine *g, const struct attempt *a);
+    int (*step)(struct engine *g, uint64_t now_us, step_result_fn fn, void *ctx, struct err *e);
+    const float *(*logits)(const struct engine *g, const struct attempt *a);
+};
+struct engine { /* first member of every kind's own struct */
+    const struct engine_ops *ops;
+};
+extern const struct engine_ops ENGINE_CPU;
+
+#endif

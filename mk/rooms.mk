@@ -1,0 +1,37 @@
+# The rooms, in order of layers. USES_x: the rooms that x may include (`make lint` holds it).
+# PKG_x: the pkg-config modules that x, and nothing else, may include.
+ROOMS := base config model text wire mpi hdf5io slurm engine router ranks cli
+
+USES_base    :=
+USES_config  := base
+USES_model   := base
+USES_text    := base model
+USES_wire    := base
+USES_mpi     := base model
+USES_hdf5io  := base model
+USES_slurm   := base config
+USES_engine  := base model wire
+USES_router  := base config model text wire engine
+USES_ranks   := base config model text wire mpi hdf5io slurm engine router
+USES_cli     := base config model text hdf5io slurm engine
+
+PKG_base     := libuv libcrypto
+PKG_config   := libcyaml
+PKG_text     := libpcre2-8
+PKG_wire     := ucx
+PKG_mpi      := ompi-c pmix
+PKG_hdf5io   := hdf5
+PKG_slurm    := jansson
+PKG_engine   := hwloc
+PKG_router   := libuv jansson libcrypto
+PKG_ranks    := libuv jansson libcrypto hwloc
+PKG_cli      := libcurl jansson libcrypto
+
+# Programs: NAME = main file, rooms linked.
+PROGRAMS := exaserve exaserved exaserve-engine
+MAIN_exaserve        := cli/main.c
+ROOMS_exaserve       := cli slurm engine hdf5io text wire model config base
+MAIN_exaserved       := ranks/main.c
+ROOMS_exaserved      := ranks router engine slurm hdf5io mpi wire text model config base
+MAIN_exaserve-engine := engine/main.c
+ROOMS_exaserve-engine := engine wire model base

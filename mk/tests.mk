@@ -1,0 +1,35 @@
+# Tests. tests/unit/<room>_<name>_test.c links its room and the rooms that room uses.
+UNIT_SRC := $(wildcard tests/unit/*_test.c)
+UNIT_BIN := $(UNIT_SRC:tests/unit/%.c=$(OUT)/tests/unit/%)
+unit_room = $(firstword $(subst _, ,$(notdir $(1))))
+# rooms in link order (high layers first)
+link_order = $(foreach r,cli ranks router engine slurm hdf5io mpi wire text model config base,$(filter $(r),$(1)))
+unit_rooms = $(call link_order,$(call closure,$(call unit_room,$(1))))
+
+define UNIT_RULES
+$(OUT)/tests/unit/$(1): tests/unit/$(1).c $(call room_libs,$(call unit_rooms,$(1))) $(call extra_libs,$(call unit_rooms,$(1))) $(OUT)/flags/$(call unit_room,$(1)) $(OUT)/flags/link
+	@mkdir -p $$(@D); echo "  test  $(1)"
+	@$(CC) $$(FLG_$(call unit_room,$(1))) -MMD -MP $$< -o $$@ $(LDFLAGS_ALL) -Wl,--as-needed $(call room_libs,$(call unit_rooms,$(1))) $(call extra_libs,$(call unit_rooms,$(1))) $(call pkg_libs,$(call link_pkgs,$(call unit_rooms,$(1))) cmocka jansson) -lm
+-include $(OUT)/tests/unit/$(1).d
+endef
+$(foreach t,$(notdir $(basename $(UNIT_SRC))),$(eval $(call UNIT_RULES,$(t))))
+
+# --- fuzz: clang + libFuzzer for `make fuzz`; the corpora are replayed by `make check` with gcc + asan ---
+FUZZ_SRC := $(wildcard tests/fuzz/*_fuzz.c)
+FUZZ     := $(notdir $(basename $(FUZZ_SRC)))
+FUZZ_SECONDS ?= 60
+define FUZZ_RULES
+FZROOMS_$(1) := $(call link_order,$(call closure,$(call unit_room,$(1))))
+FZSRC_$(1) := $$(filter-out engine/cpu/%_avx2.c,$$(foreach r,$$(FZROOMS_$(1)),$$(SRC_$$(r))))
+$(OUT)/fuzz/$(1): tests/fuzz/$(1).c $$(FZSRC_$(1)) $(call extra_libs,$(call unit_rooms,$(1)))
+	@mkdir -p $$(@D); echo "  fuzz  $(1)"
+	@$(CLANG) $$(FLG_$(call unit_room,$(1))) -Wno-everything -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined tests/fuzz/$(1).c $$(FZSRC_$(1)) -o $$@ $(call extra_libs,$(call unit_rooms,$(1))) $(call pkg_libs,$(call link_pkgs,$(call unit_rooms,$(1))) jansson) -lm
+$(OUT)/tests/fuzz/$(1): tests/fuzz/$(1).c tests/fuzz/replay.c $(call room_libs,$(call unit_rooms,$(1))) $(call extra_libs,$(call unit_rooms,$(1)))
+	@mkdir -p $$(@D)
+	@$(CC) $$(FLG_$(call unit_room,$(1))) tests/fuzz/$(1).c tests/fuzz/replay.c -o $$@ $(LDFLAGS_ALL) -Wl,--as-needed $(call room_libs,$(call unit_rooms,$(1))) $(call extra_libs,$(call unit_rooms,$(1))) $(call pkg_libs,$(call link_pkgs,$(call unit_rooms,$(1))) jansson) -lm
+endef
+$(foreach t,$(FUZZ),$(eval $(call FUZZ_RULES,$(t))))
+
+.PHONY: unit unit-bins fuzz fuzz-bins check
+unit-bins: $(UNIT_BIN) $(FUZZ:%=$(OUT)/tests/fuzz/%)
+fuzz-bins: $(FUZZ:%=$(OUT)/fuzz/%)

@@ -1,0 +1,25 @@
+/* world.h - MPI world: start, warm-up of all pairs, detach from PMIx. The only room with mpi.h and pmix.h. Mover (main) thread only.
+ *
+ * Order (platform.md says why, and no other works): world_init → [caller: message plane barrier: every rank is out of MPI_Init] →
+ * world_warm_up → [caller: barrier] → world_detach. After that any rank may die and the others go on. Leave by world_leave (_exit), never MPI_Finalize.
+ * Every MPI wait polls with a deadline and a sleeping back-off.
+ */
+#ifndef EXA_MPI_WORLD_H
+#define EXA_MPI_WORLD_H
+
+#include "base/err.h"
+
+#include <stdint.h>
+
+struct world; /* one a process */
+
+int world_init(struct world **out, int *argc, char ***argv, struct err *e);
+uint32_t world_rank(const struct world *w);
+uint32_t world_size(const struct world *w);
+/* Talk once with every rank, so that no connection is opened lazily later. ERR_TIMEOUT names the ranks that did not answer. */
+int world_warm_up(struct world *w, uint64_t timeout_us, struct err *e);
+/* PMIx_Finalize once. */
+int world_detach(struct world *w, struct err *e);
+_Noreturn void world_leave(int status);
+
+#endif

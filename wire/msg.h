@@ -1,0 +1,314 @@
+/* msg.h - every message of the plane and every record of an engine's ring: its struct, its put and its get.
+ *
+ * Layouts are little-endian, drawn in wire/PROTOCOL.md, held by golden bytes in tests/unit/wire_msg_test.c. Numbers are never reused.
+ * `get` functions trust nothing: counts are checked against the bytes that are there; pointers in results point into the input.
+ * All return 0 or ERR_PROTO naming the message and the field.
+ */
+#ifndef EXA_WIRE_MSG_H
+#define EXA_WIRE_MSG_H
+
+#include "base/buf.h"
+#include "base/digest.h"
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum msg_type {
+    /* the world */
+    MSG_REGISTER = 1,   /* member → scheduler: facts of my node */
+    MSG_ROSTER = 2,     /* scheduler → all: who is in the world, with addresses */
+    MSG_BARRIER = 3,    /* member → scheduler: I reached phase n */
+    MSG_RELEASE = 4,    /* scheduler → all: everybody reached phase n */
+    MSG_ABORT = 5,      /* scheduler → all: the start failed, text says why; leave */
+    MSG_STOP = 6,       /* scheduler → all: drain for grace_ms, then leave */
+    /* health and load */
+    MSG_HEARTBEAT = 10, /* member → its rack leader */
+    MSG_HEARTBEATS = 11,/* rack leader → scheduler and routers: merged */
+    /* work */
+    MSG_ASSIGN = 20,    /* scheduler → worker: run this shard */
+    MSG_UNASSIGN = 21,  /* scheduler → worker: stop it */
+    MSG_SERVICE = 22,   /* scheduler → routers: service state and progress */
+    MSG_MODEL = 23,     /* scheduler → routers and workers: a pack's index and meta */
+    /* weights */
+    MSG_HAVE = 30,      /* worker → scheduler: have-bits of a digest, at start and after each round */
+    MSG_ROUND = 31,     /* scheduler → workers: a broadcast round: who takes part, what is missing */
+    MSG_WEIGHTS = 32,   /* scheduler → workers: digest complete (or failed, with text) */
+    /* requests */
+    MSG_SUBMIT = 40,    /* router → worker, and worker → engine */
+    MSG_CANCEL = 41,    /* router → worker, and worker → engine */
+    MSG_STEPS = 42,     /* worker → router: step sections; engine → worker: one section */
+    /* engine ring only */
+    MSG_ENGINE_READY = 60,  /* engine → worker: warmed up; capacity */
+    MSG_ENGINE_FAILED = 61, /* engine → worker: last words */
+    MSG_ENGINE_STOP = 62,   /* worker → engine: finish and exit */
+};
+
+enum {
+    MSG_MAX_MEMBERS = 4096,
+    MSG_MAX_REPLICAS = 256,    /* of one worker */
+    MSG_MAX_TOKENS = 1 << 20,  /* prompt + log of one submit */
+    MSG_MAX_STOP_IDS = 64,
+    MSG_HOST_BYTES = 64,
+    MSG_RACK_BYTES = 64,
+    MSG_TEXT_BYTES = 512,
+    MSG_MODEL_NAME_BYTES = 128,
+};
+
+enum member_role { ROLE_SCHEDULER = 1, ROLE_STANDBY = 2, ROLE_ROUTER = 3, ROLE_WORKER = 4 };
+const char *role_name(int role); /* "scheduler", "standby", "router", "worker" */
+
+/* --- world ----------------------------------------------------------------------------------------------- */
+struct msg_register {
+    uint32_t member;
+    uint64_t incarnation;
+    uint8_t role;
+    char host[MSG_HOST_BYTES], rack[MSG_RACK_BYTES], zone[MSG_RACK_BYTES];
+    char build[48];
+    uint32_t n_cores;        /* allowed cores */
+    uint64_t memory_bytes;   /* of the node, available to us */
+    uint32_t n_devices;      /* 0: CPU only */
+    uint32_t n_digests;      /* images in the node's cache */
+    const uint8_t *digests;  /* [n_digests][32] */
+    uint32_t address_bytes;
+    const uint8_t *address;  /* plane address */
+    uint32_t url_bytes;
+    const char *url;         /* routers: "http://host:port"; not NUL-terminated */
+};
+void msg_register_put(struct buf *b, const struct msg_register *m);
+int msg_register_get(struct msg_register *m, const void *p, size_t n, struct err *e);
+
+/* MSG_ROSTER: u32 n, then n registers (digests left out). The getter walks: call msg_roster_begin, then msg_roster_next until 0. */
+void msg_roster_begin_put(struct buf *b, uint32_t n);
+int msg_roster_begin(struct rd *r, const void *p, size_t n, uint32_t *count, struct err *e);
+int msg_roster_next(struct rd *r, struct msg_register *m, struct err *e);
+
+struct msg_phase { /* BARRIER and RELEASE */
+    uint32_t member;
+    uint32_t phase;
+};
+void msg_phase_put(struct buf *b, const struct msg_phase *m);
+int msg_phase_get(struct msg_phase *m, const void *p, size_t n, struct err *e);
+
+struct msg_text { /* ABORT (code is an err_code), STOP (value = grace_ms), ENGINE_FAILED */
+    int32_t code;
+    uint64_t value;
+    char text[MSG_TEXT_BYTES];
+};
+void msg_text_put(struct buf *b, const struct msg_text *m);
+int msg_text_get(struct msg_text *m, const void *p, size_t n, struct err *e);
+
+/* --- health ---------------------------------------------------------------------------------------------- */
+enum replica_state {
+    REPLICA_LOADING = 1,
+    REPLICA_WARMING = 2,
+    REPLICA_READY = 3,   /* a real completion came out of it */
+    REPLICA_DRAINING = 4,
+    REPLICA_FAILED = 5,  /* engine gone; the worker will restart it after back-off */
+    REPLICA_BROKEN = 6,  /* the breaker opened: gave up after several deaths */
+};
+const char *replica_state_name(int state);
+
+struct replica_load {
+    uint32_t deployment, replica;
+    uint64_t epoch;
+    uint32_t incarnation;      /* engine starts under this epoch */
+    uint8_t state;             /* enum replica_state */
+    uint32_t n_active, n_queued, n_slots;
+    uint32_t kv_free_tokens, kv_total_tokens;
+    uint32_t step_us;          /* last step's time */
+    uint64_t n_steps, n_tokens;
+};
+struct msg_heartbeat {
+    uint32_t member;
+    uint64_t incarnation;
+    uint64_t seq;
+    bool draining;
+    uint64_t memory_free_bytes;
+    uint32_t n_replicas;
+    struct replica_load replicas[MSG_MAX_REPLICAS];
+};
+void msg_heartbeat_put(struct buf *b, const struct msg_heartbeat *m);
+int msg_heartbeat_get(struct msg_heartbeat *m, const void *p, size_t n, struct err *e);
+/* MSG_HEARTBEATS: u32 leader, u32 n, then n blobs, each heartbeat bytes (changed) or 20 bytes member, incarnation, seq (alive, unchanged). */
+void msg_heartbeats_begin_put(struct buf *b, uint32_t leader, uint32_t n);
+void msg_heartbeats_alive_put(struct buf *b, uint32_t member, uint64_t incarnation, uint64_t seq);
+void msg_heartbeats_full_put(struct buf *b, const struct msg_heartbeat *m);
+int msg_heartbeats_begin(struct rd *r, const void *p, size_t n, uint32_t *leader, uint32_t *count, struct err *e);
+/* *full says whether m is whole or only member, incarnation, seq. */
+int msg_heartbeats_next(struct rd *r, struct msg_heartbeat *m, bool *full, struct err *e);
+
+/* --- work ------------------------------------------------------------------------------------------------ */
+struct msg_assign { /* also UNASSIGN, where only deployment, replica and epoch count */
+    uint32_t deployment;
+    uint32_t version;
+    uint32_t replica;
+    uint64_t epoch;
+    uint32_t shard, n_shards;
+    uint8_t digest[SHA256_BYTES];
+    char engine[16];     /* "cpu" */
+    uint32_t n_ctx;      /* tokens of context a request may use */
+    uint32_t n_slots;    /* requests at once */
+    uint32_t n_threads;  /* 0: the worker's share */
+    uint32_t n_peers;
+    const uint8_t *peers; /* [n_peers] u32 member ids of the gang, little-endian */
+};
+void msg_assign_put(struct buf *b, const struct msg_assign *m);
+int msg_assign_get(struct msg_assign *m, const void *p, size_t n, struct err *e);
+
+enum service_state {
+    SERVICE_STARTING = 1,
+    SERVICE_DEGRADED = 2, /* start deadline passed, at least min_replicas are ready */
+    SERVICE_READY = 3,
+    SERVICE_DRAINING = 4,
+    SERVICE_FAILED = 5,
+    SERVICE_STOPPED = 6,
+};
+const char *service_state_name(int state); /* "STARTING", … */
+
+struct msg_service {
+    uint8_t state;
+    uint64_t job_end_wall_s; /* 0: unknown */
+    uint32_t n_ready, n_wanted, n_min;
+    char progress[MSG_TEXT_BYTES]; /* one sentence: what is awaited */
+};
+void msg_service_put(struct buf *b, const struct msg_service *m);
+int msg_service_get(struct msg_service *m, const void *p, size_t n, struct err *e);
+
+struct msg_model {
+    uint32_t deployment, version;
+    char name[MSG_MODEL_NAME_BYTES]; /* as clients write it */
+    uint32_t n_ctx;
+    uint32_t index_bytes, meta_bytes;
+    const uint8_t *index, *meta; /* index_encode, meta_encode */
+};
+void msg_model_put(struct buf *b, const struct msg_model *m);
+int msg_model_get(struct msg_model *m, const void *p, size_t n, struct err *e);
+
+/* --- weights --------------------------------------------------------------------------------------------- */
+struct msg_have {
+    uint32_t member;
+    uint32_t round;  /* 0: before any */
+    uint8_t digest[SHA256_BYTES];
+    int32_t code;    /* 0 or err_code: this node cannot go on */
+    char text[MSG_TEXT_BYTES];
+    uint32_t n_segments;
+    const uint8_t *bits; /* [ceil(n_segments/8)] */
+};
+void msg_have_put(struct buf *b, const struct msg_have *m);
+int msg_have_get(struct msg_have *m, const void *p, size_t n, struct err *e);
+
+struct msg_round {
+    uint32_t round;
+    uint8_t digest[SHA256_BYTES];
+    char pack_path[1024];
+    uint32_t n_members;
+    const uint8_t *members;     /* [n_members] u32 member, u32 rack number */
+    uint32_t n_segments;
+    const uint8_t *missing;     /* bits: sent in this round */
+    uint32_t n_tensors;
+    const uint8_t *file_offsets; /* [n_tensors] u64: where tensors lie in the pack file */
+};
+void msg_round_put(struct buf *b, const struct msg_round *m);
+int msg_round_get(struct msg_round *m, const void *p, size_t n, struct err *e);
+
+struct msg_weights {
+    uint8_t digest[SHA256_BYTES];
+    int32_t code; /* 0: complete */
+    char text[MSG_TEXT_BYTES];
+};
+void msg_weights_put(struct buf *b, const struct msg_weights *m);
+int msg_weights_get(struct msg_weights *m, const void *p, size_t n, struct err *e);
+
+/* --- requests -------------------------------------------------------------------------------------------- */
+/* An attempt is named by its router. Every attempt (replay, hedge, each choice of n) has a new generation, so no late frame can
+ * reach another client. */
+struct attempt {
+    uint32_t router;       /* member id */
+    uint32_t router_inc;   /* low half of the router's incarnation */
+    uint32_t slot;
+    uint32_t generation;
+};
+
+struct sampling {
+    float temperature; /* 0: greedy */
+    float top_p;       /* 1: off */
+    uint32_t top_k;    /* 0: off */
+    uint64_t seed;     /* randomness is a function of (seed, position) */
+};
+
+struct msg_submit {
+    struct attempt attempt;
+    uint32_t deployment, replica;
+    uint64_t epoch;
+    struct sampling sampling;
+    uint32_t max_tokens;      /* position limit: tokens generated in all, log included */
+    uint32_t start;           /* tokens of the log already generated: next position is `start` (0 for a new request) */
+    uint32_t ttft_ms, total_ms; /* deadlines from receipt; 0: none */
+    bool ignore_eos;
+    uint32_t n_stop_ids;
+    const uint8_t *stop_ids;  /* [n_stop_ids] u32: end-of-generation ids */
+    uint32_t n_tokens;        /* prompt + log */
+    const uint8_t *tokens;    /* [n_tokens] u32 */
+};
+void msg_submit_put(struct buf *b, const struct msg_submit *m);
+int msg_submit_get(struct msg_submit *m, const void *p, size_t n, struct err *e);
+
+struct msg_cancel {
+    struct attempt attempt;
+    uint32_t deployment, replica;
+};
+void msg_cancel_put(struct buf *b, const struct msg_cancel *m);
+int msg_cancel_get(struct msg_cancel *m, const void *p, size_t n, struct err *e);
+
+enum finish {
+    FINISH_NONE = 0,
+    FINISH_STOP = 1,     /* an end-of-generation id was drawn (it is among the tokens) */
+    FINISH_LENGTH = 2,   /* max_tokens or the context is full */
+    FINISH_CANCELED = 3,
+    FINISH_DEADLINE = 4,
+    FINISH_ERROR = 5,    /* extension EXT_ERROR has the text */
+    FINISH_REFUSED = 6,  /* not started (no slot, wrong epoch, draining): another replica may take it */
+};
+enum step_ext { EXT_NONE = 0, EXT_ERROR = 1 /* msg_text: code and text */ };
+
+struct step_entry {
+    struct attempt attempt;
+    uint32_t position;        /* of the first token: tokens generated before it */
+    uint16_t n_tokens;
+    uint8_t finish;           /* enum finish */
+    const uint8_t *tokens;    /* [n_tokens] u32 */
+    uint16_t ext_type;        /* enum step_ext */
+    uint32_t ext_bytes;
+    const uint8_t *ext;
+};
+struct step_section { /* the entries of one replica's step, or of several steps merged */
+    uint32_t deployment, replica;
+    uint64_t epoch;
+    uint64_t step;
+    uint32_t n_entries;
+};
+/* MSG_STEPS body: sections one after another to the end. */
+void msg_section_put(struct buf *b, const struct step_section *s); /* n_entries is patched by msg_section_patch */
+void msg_section_patch(struct buf *b, size_t section_at, uint32_t n_entries); /* section_at: b->len before msg_section_put */
+void msg_entry_put(struct buf *b, const struct step_entry *s);
+int msg_section_get(struct rd *r, struct step_section *s, struct err *e);
+int msg_entry_get(struct rd *r, struct step_entry *s, struct err *e);
+
+struct msg_engine_ready {
+    uint32_t n_slots, n_ctx, kv_total_tokens, n_threads;
+    uint64_t load_us, warm_us, memory_bytes;
+    char kernels[32];      /* "avx2" */
+    uint8_t numerics[SHA256_BYTES]; /* design.md 4: hash of kernel revision, set, formats, TP, PP */
+};
+void msg_engine_ready_put(struct buf *b, const struct msg_engine_ready *m);
+int msg_engine_ready_get(struct msg_engine_ready *m, const void *p, size_t n, struct err *e);
+
+/* u32 array helpers: elements of a [n] u32 little-endian byte array. */
+static inline uint32_t u32_at(const uint8_t *p, size_t i)
+{
+    p += 4 * i;
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+#endif
