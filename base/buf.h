@@ -15,8 +15,8 @@
 struct buf {
     uint8_t *data; /* owned; NULL while empty */
     size_t len;
-    size_t cap;     /* allocated */
-    size_t max;     /* hard cap in bytes */
+    size_t cap; /* allocated */
+    size_t max; /* hard cap in bytes */
     bool failed;
 };
 

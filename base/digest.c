@@ -57,7 +57,8 @@ void sha256_of(const void *data, size_t n, uint8_t out[SHA256_BYTES])
     CHECK(EVP_Digest(data, n, out, NULL, EVP_sha256(), NULL) == 1);
 }
 
-void hmac_sha256(const void *key, size_t key_bytes, const void *data, size_t n, uint8_t out[SHA256_BYTES])
+void hmac_sha256(const void *key, size_t key_bytes, const void *data, size_t n,
+                 uint8_t out[SHA256_BYTES])
 {
     unsigned int len = SHA256_BYTES;
     CHECK(HMAC(EVP_sha256(), key, (int)key_bytes, data, n, out, &len) != NULL);

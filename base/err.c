@@ -14,12 +14,12 @@ struct code_row {
 };
 
 static const struct code_row CODES[] = {
-    {ERR_AGAIN, "AGAIN", 503, 2},       {ERR_CANCELED, "CANCELED", 499, 1},
-    {ERR_TIMEOUT, "TIMEOUT", 504, 3},   {ERR_PEER, "PEER", 502, 2},
-    {ERR_LIMIT, "LIMIT", 400, 4},       {ERR_CONFIG, "CONFIG", 400, 4},
-    {ERR_FORMAT, "FORMAT", 400, 4},     {ERR_PROTO, "PROTO", 502, 1},
-    {ERR_NOMEM, "NOMEM", 503, 1},       {ERR_SYS, "SYS", 500, 1},
-    {ERR_DEVICE, "DEVICE", 503, 1},     {ERR_FENCED, "FENCED", 409, 1},
+    {ERR_AGAIN, "AGAIN", 503, 2},     {ERR_CANCELED, "CANCELED", 499, 1},
+    {ERR_TIMEOUT, "TIMEOUT", 504, 3}, {ERR_PEER, "PEER", 502, 2},
+    {ERR_LIMIT, "LIMIT", 400, 4},     {ERR_CONFIG, "CONFIG", 400, 4},
+    {ERR_FORMAT, "FORMAT", 400, 4},   {ERR_PROTO, "PROTO", 502, 1},
+    {ERR_NOMEM, "NOMEM", 503, 1},     {ERR_SYS, "SYS", 500, 1},
+    {ERR_DEVICE, "DEVICE", 503, 1},   {ERR_FENCED, "FENCED", 409, 1},
 };
 
 static const struct code_row *code_row(int code)
@@ -36,7 +36,8 @@ int err_set(struct err *e, int code, const char *fmt, ...)
         va_list ap;
         va_start(ap, fmt);
         char text[sizeof e->text];
-        vsnprintf(text, sizeof text, fmt, ap); /* through a copy: fmt's arguments may point into e->text */
+        vsnprintf(text, sizeof text, fmt,
+                  ap); /* through a copy: fmt's arguments may point into e->text */
         va_end(ap);
         e->code = code;
         memcpy(e->text, text, sizeof text);

@@ -29,7 +29,10 @@ struct err {
     char text[512]; /* one sentence, no newline; cut, never overrun */
 };
 
-#define ERR_INIT {0, ""}
+#define ERR_INIT                                                                                   \
+    {                                                                                              \
+        0, ""                                                                                      \
+    }
 
 /* Fill e (may be NULL) and return code. */
 int err_set(struct err *e, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
@@ -38,9 +41,9 @@ int err_sys(struct err *e, int errnum, const char *fmt, ...) __attribute__((form
 /* Put a prefix before e's text ("loading x: "); keeps and returns e->code (ERR_SYS if e is NULL or empty). */
 int err_prefix(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-const char *err_name(int code);     /* "LIMIT", "TIMEOUT", …; "UNKNOWN" */
-int err_http_status(int code);      /* HTTP status for a client's request that failed so */
-int err_exit_code(int code);        /* 2 not ready, 3 timed out, 4 invalid, 1 else */
+const char *err_name(int code); /* "LIMIT", "TIMEOUT", …; "UNKNOWN" */
+int err_http_status(int code);  /* HTTP status for a client's request that failed so */
+int err_exit_code(int code);    /* 2 not ready, 3 timed out, 4 invalid, 1 else */
 
 /* A broken invariant, never input: says where and aborts. */
 #define CHECK(cond) ((cond) ? (void)0 : check_failed(#cond, __FILE__, __LINE__))

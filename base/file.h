@@ -23,6 +23,7 @@ int dir_remove(const char *path, struct err *e);
 /* Parent folder of the running executable's folder, e.g. /opt/exaserve for /opt/exaserve/bin/exaserve. */
 int file_self_dir(char *out, size_t cap, struct err *e);
 /* snprintf that fails (ERR_LIMIT, naming the path) instead of cutting. */
-int path_join(char *out, size_t cap, struct err *e, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+int path_join(char *out, size_t cap, struct err *e, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
 
 #endif

@@ -42,10 +42,11 @@ void log_write(enum log_level level, const char *fmt, ...)
     clock_gettime(CLOCK_REALTIME, &ts);
     localtime_r(&ts.tv_sec, &tm);
     size_t n = strftime(line, sizeof line, "%Y-%m-%dT%H:%M:%S", &tm);
-    n += (size_t)snprintf(line + n, sizeof line - n, ".%03ld %c ", ts.tv_nsec / 1000000, "DIWE"[level]);
+    n += (size_t)snprintf(line + n, sizeof line - n, ".%03ld %c ", ts.tv_nsec / 1000000,
+                          "DIWE"[level]);
     if (sink.role[0]) {
-        n += (size_t)snprintf(line + n, sizeof line - n, sink.rank >= 0 ? "%s/%d " : "%s ", sink.role,
-                              sink.rank);
+        n += (size_t)snprintf(line + n, sizeof line - n, sink.rank >= 0 ? "%s/%d " : "%s ",
+                              sink.role, sink.rank);
     }
     va_list ap;
     va_start(ap, fmt);

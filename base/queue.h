@@ -14,11 +14,12 @@
 struct queue;
 
 int queue_create(struct queue **out, size_t capacity, struct err *e);
-void queue_destroy(struct queue *q);           /* what is still in it is the caller's business */
-int queue_push(struct queue *q, void *item);   /* 0 or ERR_AGAIN when full */
-void *queue_pop(struct queue *q);              /* NULL when empty; resets the eventfd when it empties the queue */
+void queue_destroy(struct queue *q);         /* what is still in it is the caller's business */
+int queue_push(struct queue *q, void *item); /* 0 or ERR_AGAIN when full */
+void *
+queue_pop(struct queue *q); /* NULL when empty; resets the eventfd when it empties the queue */
 void *queue_pop_wait(struct queue *q, uint64_t timeout_us); /* NULL at the deadline */
 size_t queue_depth(struct queue *q);
-int queue_fd(struct queue *q);                 /* to poll for reading; owned by the queue */
+int queue_fd(struct queue *q); /* to poll for reading; owned by the queue */
 
 #endif

@@ -16,28 +16,28 @@
 
 enum msg_type {
     /* the world */
-    MSG_REGISTER = 1,   /* member → scheduler: facts of my node */
-    MSG_ROSTER = 2,     /* scheduler → all: who is in the world, with addresses */
-    MSG_BARRIER = 3,    /* member → scheduler: I reached phase n */
-    MSG_RELEASE = 4,    /* scheduler → all: everybody reached phase n */
-    MSG_ABORT = 5,      /* scheduler → all: the start failed, text says why; leave */
-    MSG_STOP = 6,       /* scheduler → all: drain for grace_ms, then leave */
+    MSG_REGISTER = 1, /* member → scheduler: facts of my node */
+    MSG_ROSTER = 2,   /* scheduler → all: who is in the world, with addresses */
+    MSG_BARRIER = 3,  /* member → scheduler: I reached phase n */
+    MSG_RELEASE = 4,  /* scheduler → all: everybody reached phase n */
+    MSG_ABORT = 5,    /* scheduler → all: the start failed, text says why; leave */
+    MSG_STOP = 6,     /* scheduler → all: drain for grace_ms, then leave */
     /* health and load */
-    MSG_HEARTBEAT = 10, /* member → its rack leader */
-    MSG_HEARTBEATS = 11,/* rack leader → scheduler and routers: merged */
+    MSG_HEARTBEAT = 10,  /* member → its rack leader */
+    MSG_HEARTBEATS = 11, /* rack leader → scheduler and routers: merged */
     /* work */
-    MSG_ASSIGN = 20,    /* scheduler → worker: run this shard */
-    MSG_UNASSIGN = 21,  /* scheduler → worker: stop it */
-    MSG_SERVICE = 22,   /* scheduler → routers: service state and progress */
-    MSG_MODEL = 23,     /* scheduler → routers and workers: a pack's index and meta */
+    MSG_ASSIGN = 20,   /* scheduler → worker: run this shard */
+    MSG_UNASSIGN = 21, /* scheduler → worker: stop it */
+    MSG_SERVICE = 22,  /* scheduler → routers: service state and progress */
+    MSG_MODEL = 23,    /* scheduler → routers and workers: a pack's index and meta */
     /* weights */
-    MSG_HAVE = 30,      /* worker → scheduler: have-bits of a digest, at start and after each round */
-    MSG_ROUND = 31,     /* scheduler → workers: a broadcast round: who takes part, what is missing */
-    MSG_WEIGHTS = 32,   /* scheduler → workers: digest complete (or failed, with text) */
+    MSG_HAVE = 30,  /* worker → scheduler: have-bits of a digest, at start and after each round */
+    MSG_ROUND = 31, /* scheduler → workers: a broadcast round: who takes part, what is missing */
+    MSG_WEIGHTS = 32, /* scheduler → workers: digest complete (or failed, with text) */
     /* requests */
-    MSG_SUBMIT = 40,    /* router → worker, and worker → engine */
-    MSG_CANCEL = 41,    /* router → worker, and worker → engine */
-    MSG_STEPS = 42,     /* worker → router: step sections; engine → worker: one section */
+    MSG_SUBMIT = 40, /* router → worker, and worker → engine */
+    MSG_CANCEL = 41, /* router → worker, and worker → engine */
+    MSG_STEPS = 42,  /* worker → router: step sections; engine → worker: one section */
     /* engine ring only */
     MSG_ENGINE_READY = 60,  /* engine → worker: warmed up; capacity */
     MSG_ENGINE_FAILED = 61, /* engine → worker: last words */
@@ -46,8 +46,8 @@ enum msg_type {
 
 enum {
     MSG_MAX_MEMBERS = 4096,
-    MSG_MAX_REPLICAS = 256,    /* of one worker */
-    MSG_MAX_TOKENS = 1 << 20,  /* prompt + log of one submit */
+    MSG_MAX_REPLICAS = 256,   /* of one worker */
+    MSG_MAX_TOKENS = 1 << 20, /* prompt + log of one submit */
     MSG_MAX_STOP_IDS = 64,
     MSG_HOST_BYTES = 64,
     MSG_RACK_BYTES = 64,
@@ -65,15 +65,15 @@ struct msg_register {
     uint8_t role;
     char host[MSG_HOST_BYTES], rack[MSG_RACK_BYTES], zone[MSG_RACK_BYTES];
     char build[48];
-    uint32_t n_cores;        /* allowed cores */
-    uint64_t memory_bytes;   /* of the node, available to us */
-    uint32_t n_devices;      /* 0: CPU only */
-    uint32_t n_digests;      /* images in the node's cache */
-    const uint8_t *digests;  /* [n_digests][32] */
+    uint32_t n_cores;       /* allowed cores */
+    uint64_t memory_bytes;  /* of the node, available to us */
+    uint32_t n_devices;     /* 0: CPU only */
+    uint32_t n_digests;     /* images in the node's cache */
+    const uint8_t *digests; /* [n_digests][32] */
     uint32_t address_bytes;
-    const uint8_t *address;  /* plane address */
+    const uint8_t *address; /* plane address */
     uint32_t url_bytes;
-    const char *url;         /* routers: "http://host:port"; not NUL-terminated */
+    const char *url; /* routers: "http://host:port"; not NUL-terminated */
 };
 void msg_register_put(struct buf *b, const struct msg_register *m);
 int msg_register_get(struct msg_register *m, const void *p, size_t n, struct err *e);
@@ -102,21 +102,21 @@ int msg_text_get(struct msg_text *m, const void *p, size_t n, struct err *e);
 enum replica_state {
     REPLICA_LOADING = 1,
     REPLICA_WARMING = 2,
-    REPLICA_READY = 3,   /* a real completion came out of it */
+    REPLICA_READY = 3, /* a real completion came out of it */
     REPLICA_DRAINING = 4,
-    REPLICA_FAILED = 5,  /* engine gone; the worker will restart it after back-off */
-    REPLICA_BROKEN = 6,  /* the breaker opened: gave up after several deaths */
+    REPLICA_FAILED = 5, /* engine gone; the worker will restart it after back-off */
+    REPLICA_BROKEN = 6, /* the breaker opened: gave up after several deaths */
 };
 const char *replica_state_name(int state);
 
 struct replica_load {
     uint32_t deployment, replica;
     uint64_t epoch;
-    uint32_t incarnation;      /* engine starts under this epoch */
-    uint8_t state;             /* enum replica_state */
+    uint32_t incarnation; /* engine starts under this epoch */
+    uint8_t state;        /* enum replica_state */
     uint32_t n_active, n_queued, n_slots;
     uint32_t kv_free_tokens, kv_total_tokens;
-    uint32_t step_us;          /* last step's time */
+    uint32_t step_us; /* last step's time */
     uint64_t n_steps, n_tokens;
 };
 struct msg_heartbeat {
@@ -134,7 +134,8 @@ int msg_heartbeat_get(struct msg_heartbeat *m, const void *p, size_t n, struct e
 void msg_heartbeats_begin_put(struct buf *b, uint32_t leader, uint32_t n);
 void msg_heartbeats_alive_put(struct buf *b, uint32_t member, uint64_t incarnation, uint64_t seq);
 void msg_heartbeats_full_put(struct buf *b, const struct msg_heartbeat *m);
-int msg_heartbeats_begin(struct rd *r, const void *p, size_t n, uint32_t *leader, uint32_t *count, struct err *e);
+int msg_heartbeats_begin(struct rd *r, const void *p, size_t n, uint32_t *leader, uint32_t *count,
+                         struct err *e);
 /* *full says whether m is whole or only member, incarnation, seq. */
 int msg_heartbeats_next(struct rd *r, struct msg_heartbeat *m, bool *full, struct err *e);
 
@@ -146,10 +147,10 @@ struct msg_assign { /* also UNASSIGN, where only deployment, replica and epoch c
     uint64_t epoch;
     uint32_t shard, n_shards;
     uint8_t digest[SHA256_BYTES];
-    char engine[16];     /* "cpu" */
-    uint32_t n_ctx;      /* tokens of context a request may use */
-    uint32_t n_slots;    /* requests at once */
-    uint32_t n_threads;  /* 0: the worker's share */
+    char engine[16];    /* "cpu" */
+    uint32_t n_ctx;     /* tokens of context a request may use */
+    uint32_t n_slots;   /* requests at once */
+    uint32_t n_threads; /* 0: the worker's share */
     uint32_t n_peers;
     const uint8_t *peers; /* [n_peers] u32 member ids of the gang, little-endian */
 };
@@ -188,9 +189,9 @@ int msg_model_get(struct msg_model *m, const void *p, size_t n, struct err *e);
 /* --- weights --------------------------------------------------------------------------------------------- */
 struct msg_have {
     uint32_t member;
-    uint32_t round;  /* 0: before any */
+    uint32_t round; /* 0: before any */
     uint8_t digest[SHA256_BYTES];
-    int32_t code;    /* 0 or err_code: this node cannot go on */
+    int32_t code; /* 0 or err_code: this node cannot go on */
     char text[MSG_TEXT_BYTES];
     uint32_t n_segments;
     const uint8_t *bits; /* [ceil(n_segments/8)] */
@@ -203,9 +204,9 @@ struct msg_round {
     uint8_t digest[SHA256_BYTES];
     char pack_path[1024];
     uint32_t n_members;
-    const uint8_t *members;     /* [n_members] u32 member, u32 rack number */
+    const uint8_t *members; /* [n_members] u32 member, u32 rack number */
     uint32_t n_segments;
-    const uint8_t *missing;     /* bits: sent in this round */
+    const uint8_t *missing; /* bits: sent in this round */
     uint32_t n_tensors;
     const uint8_t *file_offsets; /* [n_tensors] u64: where tensors lie in the pack file */
 };
@@ -224,8 +225,8 @@ int msg_weights_get(struct msg_weights *m, const void *p, size_t n, struct err *
 /* An attempt is named by its router. Every attempt (replay, hedge, each choice of n) has a new generation, so no late frame can
  * reach another client. */
 struct attempt {
-    uint32_t router;       /* member id */
-    uint32_t router_inc;   /* low half of the router's incarnation */
+    uint32_t router;     /* member id */
+    uint32_t router_inc; /* low half of the router's incarnation */
     uint32_t slot;
     uint32_t generation;
 };
@@ -242,14 +243,15 @@ struct msg_submit {
     uint32_t deployment, replica;
     uint64_t epoch;
     struct sampling sampling;
-    uint32_t max_tokens;      /* position limit: tokens generated in all, log included */
-    uint32_t start;           /* tokens of the log already generated: next position is `start` (0 for a new request) */
+    uint32_t max_tokens; /* position limit: tokens generated in all, log included */
+    uint32_t
+        start; /* tokens of the log already generated: next position is `start` (0 for a new request) */
     uint32_t ttft_ms, total_ms; /* deadlines from receipt; 0: none */
     bool ignore_eos;
     uint32_t n_stop_ids;
-    const uint8_t *stop_ids;  /* [n_stop_ids] u32: end-of-generation ids */
-    uint32_t n_tokens;        /* prompt + log */
-    const uint8_t *tokens;    /* [n_tokens] u32 */
+    const uint8_t *stop_ids; /* [n_stop_ids] u32: end-of-generation ids */
+    uint32_t n_tokens;       /* prompt + log */
+    const uint8_t *tokens;   /* [n_tokens] u32 */
 };
 void msg_submit_put(struct buf *b, const struct msg_submit *m);
 int msg_submit_get(struct msg_submit *m, const void *p, size_t n, struct err *e);
@@ -263,22 +265,23 @@ int msg_cancel_get(struct msg_cancel *m, const void *p, size_t n, struct err *e)
 
 enum finish {
     FINISH_NONE = 0,
-    FINISH_STOP = 1,     /* an end-of-generation id was drawn (it is among the tokens) */
-    FINISH_LENGTH = 2,   /* max_tokens or the context is full */
+    FINISH_STOP = 1,   /* an end-of-generation id was drawn (it is among the tokens) */
+    FINISH_LENGTH = 2, /* max_tokens or the context is full */
     FINISH_CANCELED = 3,
     FINISH_DEADLINE = 4,
-    FINISH_ERROR = 5,    /* extension EXT_ERROR has the text */
-    FINISH_REFUSED = 6,  /* not started (no slot, wrong epoch, draining): another replica may take it */
+    FINISH_ERROR = 5, /* extension EXT_ERROR has the text */
+    FINISH_REFUSED =
+        6, /* not started (no slot, wrong epoch, draining): another replica may take it */
 };
 enum step_ext { EXT_NONE = 0, EXT_ERROR = 1 /* msg_text: code and text */ };
 
 struct step_entry {
     struct attempt attempt;
-    uint32_t position;        /* of the first token: tokens generated before it */
+    uint32_t position; /* of the first token: tokens generated before it */
     uint16_t n_tokens;
-    uint8_t finish;           /* enum finish */
-    const uint8_t *tokens;    /* [n_tokens] u32 */
-    uint16_t ext_type;        /* enum step_ext */
+    uint8_t finish;        /* enum finish */
+    const uint8_t *tokens; /* [n_tokens] u32 */
+    uint16_t ext_type;     /* enum step_ext */
     uint32_t ext_bytes;
     const uint8_t *ext;
 };
@@ -289,8 +292,10 @@ struct step_section { /* the entries of one replica's step, or of several steps 
     uint32_t n_entries;
 };
 /* MSG_STEPS body: sections one after another to the end. */
-void msg_section_put(struct buf *b, const struct step_section *s); /* n_entries is patched by msg_section_patch */
-void msg_section_patch(struct buf *b, size_t section_at, uint32_t n_entries); /* section_at: b->len before msg_section_put */
+void msg_section_put(struct buf *b,
+                     const struct step_section *s); /* n_entries is patched by msg_section_patch */
+void msg_section_patch(struct buf *b, size_t section_at,
+                       uint32_t n_entries); /* section_at: b->len before msg_section_put */
 void msg_entry_put(struct buf *b, const struct step_entry *s);
 int msg_section_get(struct rd *r, struct step_section *s, struct err *e);
 int msg_entry_get(struct rd *r, struct step_entry *s, struct err *e);
@@ -298,7 +303,7 @@ int msg_entry_get(struct rd *r, struct step_entry *s, struct err *e);
 struct msg_engine_ready {
     uint32_t n_slots, n_ctx, kv_total_tokens, n_threads;
     uint64_t load_us, warm_us, memory_bytes;
-    char kernels[32];      /* "avx2" */
+    char kernels[32];               /* "avx2" */
     uint8_t numerics[SHA256_BYTES]; /* design.md 4: hash of kernel revision, set, formats, TP, PP */
 };
 void msg_engine_ready_put(struct buf *b, const struct msg_engine_ready *m);

@@ -57,8 +57,8 @@ struct plane_events {
 struct plane;
 
 /* The implementations. plane_mem: planes made from one hub reach each other. */
-int plane_ucx_create(struct plane **out, const struct plane_self *self, const struct plane_events *ev,
-                     struct err *e);
+int plane_ucx_create(struct plane **out, const struct plane_self *self,
+                     const struct plane_events *ev, struct err *e);
 struct plane_hub;
 int plane_hub_create(struct plane_hub **out, struct err *e);
 void plane_hub_destroy(struct plane_hub *h);
@@ -75,7 +75,8 @@ int plane_address(struct plane *p, struct buf *out, struct err *e);
 /* Begin a connection to a member (our id must be the higher). The outcome is on_up or on_lost within PLANE_HELLO_TIMEOUT_MS. */
 int plane_connect(struct plane *p, uint32_t member, const void *address, size_t n, struct err *e);
 /* Queue a message. ERR_PEER: no such peer (yet, or any more). ERR_LIMIT: its queue is full, nothing was queued. The body is copied. */
-int plane_send(struct plane *p, uint32_t member, uint16_t type, const void *body, size_t n, struct err *e);
+int plane_send(struct plane *p, uint32_t member, uint16_t type, const void *body, size_t n,
+               struct err *e);
 void plane_drop(struct plane *p, uint32_t member); /* forget a peer; no on_lost */
 bool plane_is_up(const struct plane *p, uint32_t member);
 size_t plane_queued_bytes(const struct plane *p, uint32_t member);
