@@ -1,7 +1,7 @@
 /* image.h - the node image: CACHE/<digest hex>/image, raw tensors of one pack, shared read-only by all engines of a node.
  *
- * Layout: a fixed header (magic "EXAIMG01", version, sizes), the index bytes, the meta bytes, padding to
- * image_data_offset(), then tensors at their image_offset. Built as `image.part` and renamed to `image` when every
+ * Layout: a fixed header (magic "EXAIMG01", version, sizes, digest), tensors at their image_offset from
+ * IMAGE_DATA_OFFSET on, then, at index->image_bytes, the index bytes and the meta bytes. Built as `image.part` and renamed to `image` when every
  * segment's hash agrees; a half-filled .part is finished, not started over. All sizes are checked against the real file.
  * Blocking; called from the mover thread and from engines at start, never from a loop thread.
  */
@@ -13,6 +13,8 @@
 #include "model/meta.h"
 
 #include <stdbool.h>
+
+enum { IMAGE_DATA_OFFSET = 4096 };
 
 /* --- building ------------------------------------------------------------------------------------------ */
 

@@ -64,7 +64,7 @@ struct model_index {
     uint8_t (*hashes)[SHA256_BYTES]; /* owned [n_segments] */
     uint8_t meta_hash[SHA256_BYTES];
     uint8_t digest[SHA256_BYTES];
-    uint64_t image_bytes; /* size of the whole node image */
+    uint64_t image_bytes; /* node image up to the end of its tensors; index and meta bytes follow there */
     uint64_t data_bytes;  /* sum of n_bytes */
 };
 

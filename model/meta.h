@@ -18,7 +18,10 @@ enum {
     META_NAME_BYTES = 128,
     META_ARCH_BYTES = 32,
     META_MAX_VOCAB = 1 << 20,
+    META_MAX_MERGES = 1 << 21,
     META_MAX_BYTES = 64 << 20, /* cap of the encoded form */
+    META_TOKEN_BYTES = 64 << 10,    /* longest token or merge */
+    META_TEMPLATE_BYTES = 1 << 20,  /* longest chat template */
 };
 
 /* tokenizer.ggml.token_type */
@@ -74,5 +77,12 @@ int meta_encode(const struct model_meta *m, struct buf *out, struct err *e);
 int meta_decode(struct model_meta *m, const void *data, size_t n, struct err *e);
 /* Refuse, by name, what no engine here can run (architecture, head counts, widths). */
 int meta_check(const struct model_meta *m, struct err *e);
+/* Of these, the architecture alone: its name decides what the other keys mean. */
+int meta_check_arch(const char *arch, struct err *e);
+
+/* What every reader of models holds to: ids inside the vocabulary, known token types, finite numbers. */
+int meta_validate(const struct model_meta *m, struct err *e);
+/* UTF-8 without NUL, at most max bytes; `what` names it in the error. */
+int meta_text_check(const void *text, size_t n, size_t max, const char *what, struct err *e);
 
 #endif
