@@ -14,8 +14,8 @@ enum { CONFIG_MAX_MODELS = 1 /* several models: with the deployments API */ };
 enum config_control { CONTROL_SHARED = 0, CONTROL_DEDICATED = 1 };
 
 struct config_model {
-    char *name;            /* as clients write it; default: the pack's model name */
-    char *pack;            /* path of a pack (.h5) */
+    char *name;            /* as clients write it; NULL: the pack's model name */
+    char *pack;            /* path of a pack (.h5); config_load makes it absolute */
     uint32_t replicas;     /* wanted in all; 0 = "fill": one a serving node */
     uint32_t min_replicas; /* for DEGRADED; 0: all but 5 % */
     char *engine;          /* "cpu" */
@@ -25,23 +25,23 @@ struct config_model {
 };
 
 struct config {
-    char *name;            /* service and job name; default "exaserve" */
+    char *name; /* service and job name; default "exaserve" */
     struct config_model *models;
     unsigned models_count;
     /* slurm */
-    uint32_t nodes;        /* default 1 */
-    char *time;            /* Slurm time such as "1:00:00"; NULL: the partition's */
+    uint32_t nodes; /* default 1 */
+    char *time;     /* Slurm time such as "1:00:00"; NULL: the partition's */
     char *partition, *account, *qos, *reservation, *constraint; /* NULL: unset */
-    bool exclusive;        /* default true */
-    char **sbatch_args;    /* further arguments */
+    bool exclusive;                                             /* default true */
+    char **sbatch_args;                                         /* further arguments */
     unsigned sbatch_args_count;
     /* shape */
-    int control;           /* enum config_control */
-    uint32_t routers;      /* 0: by size */
-    bool standbys;         /* false: none laid out */
+    int control;      /* enum config_control */
+    uint32_t routers; /* 0: by size */
+    bool standbys;    /* false: none laid out */
     /* service */
-    uint32_t port;         /* of the first router; 0: any free one */
-    char *listen;          /* address routers bind; default "0.0.0.0" */
+    uint32_t port;              /* of the first router; 0: any free one */
+    char *listen;               /* address routers bind; default "0.0.0.0" */
     uint32_t start_deadline_s;  /* default 900 */
     uint32_t grace_s;           /* drain at the end, default 30 */
     uint32_t max_body_bytes;    /* default 8 MiB */
@@ -54,9 +54,13 @@ struct config {
     uint64_t cache_bytes;       /* node cache limit; 0: no limit */
 };
 
-/* Text and file name (for messages). On success free with config_free. */
+/* Text and file name (for messages). On success free with config_free. ERR_CONFIG: "FILE:LINE: …", the first fault. */
 int config_parse(struct config **out, const char *text, size_t n, const char *file, struct err *e);
+/* The same from a file; a relative pack path is taken from the file's own folder. */
 int config_load(struct config **out, const char *path, struct err *e);
+/* As config_load, and what is wanted must fit a job of that many nodes (0: slurm.nodes), still with file and line. Before submitting: a
+ * service that runs already must not refuse its own file because it was started on other nodes than the file says. */
+int config_load_for(struct config **out, const char *path, uint32_t nodes, struct err *e);
 void config_free(struct config *c);
 /* Canonical YAML of the whole configuration with defaults filled in (what --dry-run prints; malloc'd). */
 int config_dump(const struct config *c, char **text, struct err *e);
