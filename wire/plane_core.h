@@ -1,0 +1,85 @@
+/* plane_core.h - inside wire/ only: what plane_ucx and plane_mem share. The core knows members, HELLO, events and deadlines;
+ * a transport knows links: two-way, in order, whole frames.
+ *
+ * A link belongs to its transport, which embeds struct link. The core uses it until it calls ops->release; the transport then closes and
+ * frees it, but not before the running poll ends (a handler may drop the very link whose message it is handling).
+ */
+#ifndef EXA_WIRE_PLANE_CORE_H
+#define EXA_WIRE_PLANE_CORE_H
+
+#include "wire/plane_hello.h"
+
+enum {
+    PLANE_BUCKETS = 256,      /* of the table of peers; 4,096 members give 16 a bucket */
+    PLANE_MAX_HALF_OPEN = 64, /* strangers at once */
+    PLANE_LEAVE_MS = 1000,    /* for queued frames and BYE to arrive before a link is cut */
+};
+
+enum link_state {
+    LINK_DIALED,     /* client: HELLO sent, CHALLENGE awaited */
+    LINK_ACCEPTED,   /* server: HELLO awaited */
+    LINK_CHALLENGED, /* server: CHALLENGE sent, PROOF awaited */
+    LINK_UP,
+    LINK_LEAVING, /* BYE or REFUSE sent; the other side closes, or the deadline does */
+    LINK_RELEASED,
+};
+
+struct link {
+    enum link_state state;
+    bool client;     /* we dialed */
+    uint32_t member; /* client: whom we want; server: valid from CHALLENGED */
+    struct hello_side us, them;
+    uint64_t tx_token, rx_token; /* 0 until proved */
+    uint64_t deadline_us;        /* 0: to be set by the next progress */
+    struct link *next_peer;      /* bucket chain, while UP */
+    struct link *prev, *next;    /* list of all others that wait for something: p->waiting */
+};
+
+struct plane_ops {
+    int (*address)(struct plane *p, struct buf *out, struct err *e);
+    /* Make a client link and start to reach the address. Frames may be sent at once; they wait. */
+    int (*dial)(struct plane *p, struct link **out, const void *address, size_t n, struct err *e);
+    /* Another way to the same address, if there is one: true, and the core says HELLO anew. `why` is what broke. */
+    bool (*redial)(struct plane *p, struct link *l, const struct err *why);
+    int (*send)(struct plane *p, struct link *l, uint8_t kind, uint16_t type, const void *body,
+                size_t n, struct err *e);
+    size_t (*queued)(const struct link *l);
+    void (*release)(struct plane *p, struct link *l);
+    int (*fd)(struct plane *p);
+    /* Do what there is: calls core_accepted, core_received, core_failed. */
+    void (*poll)(struct plane *p, uint64_t now_us);
+    void (*destroy)(struct plane *p);
+    bool
+        lingers; /* queued frames leave only while this side polls: plane_close must wait for them */
+};
+
+struct plane {
+    const struct plane_ops *ops;
+    struct plane_self self;
+    struct plane_events ev;
+    uint32_t protocol;
+    uint64_t now_us;        /* of the last progress */
+    uint64_t next_check_us; /* of deadlines */
+    struct link *peers[PLANE_BUCKETS];
+    struct link *waiting;
+    unsigned n_half_open; /* server links before UP */
+    bool closing;
+};
+
+int core_init(struct plane *p, const struct plane_ops *ops, const struct plane_self *self,
+              const struct plane_events *ev, struct err *e);
+
+/* A stranger's link. false: too many, close it (the core has not taken it). */
+bool core_may_accept(const struct plane *p);
+void core_accepted(struct plane *p, struct link *l);
+/* A client link reached somebody new (after redial): say HELLO anew. */
+void core_hello(struct plane *p, struct link *l);
+/* How long a frame of this link may be now. */
+size_t core_max_body(const struct link *l);
+void core_received(struct plane *p, struct link *l, uint8_t kind, uint16_t type,
+                   const uint8_t *body, size_t n);
+void core_failed(struct plane *p, struct link *l, const struct err *why);
+/* Tests only: speak another version. */
+void plane_set_protocol(struct plane *p, uint32_t protocol);
+
+#endif
