@@ -25,7 +25,8 @@ struct image_writer;
 /* Open or create the part file, full size reserved with posix_fallocate: a full disk is ERR_LIMIT here, naming folder, bytes needed and
  * free, and nothing is left behind. If a finished image exists it is verified first (every hash): good, then
  * image_writer_complete() is true at once; else the bad segments are missing ones again (repair). A part file's segments
- * are verified the same way. meta: the bytes of meta_encode. */
+ * are verified the same way. A bad image is not written to (engines may have it mapped): a new part file takes its good segments,
+ * and it leaves the folder. x is not copied and must outlive the writer. meta: the bytes of meta_encode. */
 int image_writer_open(struct image_writer **out, const char *cache_dir, const struct model_index *x,
                       const void *meta, size_t meta_bytes, uint64_t lock_timeout_us, struct err *e);
 /* have-bits: [ceil(n_segments/8)] bytes, bit s%8 of byte s/8; valid until close. */
@@ -38,7 +39,7 @@ int image_writer_finish(struct image_writer *w, char *path, size_t path_cap, str
 void image_writer_close(struct image_writer *w); /* keeps an unfinished .part for the next try */
 
 /* Remove images other than keep_digest, least recently used first, until the folder is under max_bytes. An image in use
- * (shared flock held by an engine) is never removed. */
+ * (shared flock held by an engine) or being written is never removed: the folder may stay over the limit, and that is no error. */
 int image_evict(const char *cache_dir, uint64_t max_bytes, const uint8_t keep_digest[SHA256_BYTES], struct err *e);
 /* Digests of the finished images in the folder, at most max; returns how many. Unreadable entries are skipped. */
 uint32_t image_list(const char *cache_dir, uint8_t (*digests)[SHA256_BYTES], uint32_t max);
