@@ -27,6 +27,8 @@ int job_submit(const struct config *c, const char *config_path, uint32_t nodes_o
 int job_submit_command(const struct config *c, const char *config_path, uint32_t nodes_override,
                        const char *time_override, char *out, size_t cap, struct err *e);
 int job_query(const char *id, struct job_state *s, struct err *e);
+/* COMPLETED, FAILED, CANCELLED, TIMEOUT, NODE_FAIL, … or GONE: it will not run any more. */
+bool job_state_ended(const char *state);
 /* Ask the service to end: SIGTERM to the batch script. */
 int job_stop(const char *id, struct err *e);
 
