@@ -1,0 +1,163 @@
+/* ending.c - see ending.h. */
+#include "ranks/ending.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "ranks/members.h"
+#include "ranks/router_role.h"
+#include "ranks/scheduler_role.h"
+#include "ranks/worker.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+
+enum {
+    KILL_GRACE_MS =
+        20000, /* after SIGTERM Slurm waits KillWait (30 s by default) before SIGKILL: be gone before */
+    ENDING_MARGIN_MS = 3000,
+    FLUSH_US = 500000,  /* for the last messages to leave */
+    MOVER_US = 5000000, /* a mover stuck in a file system does not keep the process */
+};
+
+static bool routers_done(const struct daemon *d)
+{
+    for (uint32_t m = 0; m < d->n_ranks; m++) {
+        const struct member *p = &d->members[m];
+        if (p->role == ROLE_ROUTER && p->up && !p->drained)
+            return false;
+    }
+    return true;
+}
+
+static bool others_gone(const struct daemon *d)
+{
+    for (uint32_t m = 0; m < d->n_ranks; m++)
+        if (m != d->rank && d->members[m].up)
+            return false;
+    return true;
+}
+
+static void tell_all(struct daemon *d, uint32_t grace_ms, const char *why)
+{
+    struct msg_text t = {.value = grace_ms};
+    snprintf(t.text, sizeof t.text, "%s", why);
+    struct buf b;
+    buf_init(&b, 4096);
+    msg_text_put(&b, &t);
+    for (uint32_t m = 0; m < d->n_ranks; m++)
+        if (m != d->rank && d->members[m].up)
+            daemon_send(d, m, MSG_STOP, &b);
+    buf_fini(&b);
+}
+
+void daemon_drain(struct daemon *d, uint32_t grace_ms, const char *why)
+{
+    uint64_t deadline = clock_now_us() + 1000ull * grace_ms;
+    if (d->draining) {
+        if (deadline < d->drain_deadline_us) { /* a shorter grace wins: SIGTERM after SIGUSR1 */
+            d->drain_deadline_us = deadline;
+            tell_all(d, grace_ms, why);
+            if (d->router && !d->members[d->rank].drained)
+                router_role_drain(d->router, grace_ms);
+        }
+        return;
+    }
+    d->draining = true;
+    d->drain_deadline_us = deadline;
+    log_info("end: %s, grace_ms=%u", why, grace_ms);
+    tell_all(d, grace_ms, why);
+    if (d->scheduler)
+        scheduler_role_drain(d->scheduler);
+    if (d->router)
+        router_role_drain(d->router, grace_ms);
+}
+
+void ending_signal(struct daemon *d, int signum)
+{
+    uint32_t grace_ms = 1000 * d->config->grace_s;
+    if (signum != SIGUSR1 && grace_ms > KILL_GRACE_MS)
+        grace_ms = KILL_GRACE_MS;
+    if (!d->serving)
+        members_abort(d, ERR_CANCELED, "ended by a signal while the world started");
+    else
+        daemon_drain(d, grace_ms, signum == SIGUSR1 ? "asked to drain" : "asked to end");
+}
+
+void ending_stop(struct daemon *d, uint32_t member, const uint8_t *body, size_t n)
+{
+    struct msg_text t;
+    if (!d->serving || msg_text_get(&t, body, n, NULL) || t.value > UINT32_MAX)
+        return;
+    daemon_drain(d, (uint32_t)t.value, t.text[0] ? t.text : "asked to end");
+}
+
+void ending_message(struct daemon *d, uint32_t member, const uint8_t *body, size_t n)
+{
+    struct msg_phase p;
+    if (msg_phase_get(&p, body, n, NULL) == 0 && p.phase == PHASE_DRAINED && p.member == member)
+        d->members[member].drained = true;
+}
+
+void ending_lost(struct daemon *d, uint32_t member)
+{
+    d->members[member].drained = true; /* a lost router has nothing running */
+}
+
+void daemon_leave(struct daemon *d)
+{
+    if (!d->leave_at_us)
+        d->leave_at_us = clock_now_us() + FLUSH_US;
+}
+
+static bool flushed(const struct daemon *d)
+{
+    for (uint32_t m = 0; m < d->n_ranks; m++)
+        if (d->members[m].up && plane_queued_bytes(d->plane, m))
+            return false;
+    return true;
+}
+
+static void leave_now(struct daemon *d, uint64_t now_us)
+{
+    if (atomic_load(&d->leaving)) {
+        if (now_us > d->leave_at_us + MOVER_US) {
+            log_warn("end: the mover does not come back, leaving without it");
+            _exit(d->exit_status);
+        }
+        return;
+    }
+    if (now_us < d->leave_at_us && !flushed(d))
+        return;
+    atomic_store(&d->leaving, 1);
+    d->leave_at_us = now_us;
+    mover_interrupt(d->mover);
+    struct task *t = daemon_task(d, TASK_LEAVE);
+    if (!t)
+        _exit(d->exit_status);
+    t->status = d->exit_status;
+    daemon_give(d, t);
+}
+
+void ending_tick(struct daemon *d, uint64_t now_us)
+{
+    if (!d->draining)
+        return;
+    bool late = now_us > d->drain_deadline_us + 1000ull * ENDING_MARGIN_MS;
+    if (!d->leave_at_us && (late || (!d->router && routers_done(d)))) {
+        if (d->worker) {
+            if (worker_stop(d->worker) || late)
+                daemon_leave(d);
+        } else if (d->scheduler) {
+            /* last: the state says STOPPED when nothing is left of the service */
+            if (others_gone(d) || now_us > d->drain_deadline_us + 2000ull * ENDING_MARGIN_MS) {
+                scheduler_role_stopped(d->scheduler);
+                daemon_leave(d);
+            }
+        } else {
+            daemon_leave(d);
+        }
+    }
+    if (d->leave_at_us)
+        leave_now(d, now_us);
+}

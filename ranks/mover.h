@@ -1,0 +1,23 @@
+/* mover.h - the main thread: every MPI call, every pack and cache file. It takes tasks from the loop thread and gives them back with a result. */
+#ifndef EXA_RANKS_MOVER_H
+#define EXA_RANKS_MOVER_H
+
+#include "base/err.h"
+#include "base/queue.h"
+#include "mpi/world.h"
+
+struct mover_config {
+    const char *run_dir, *attempt_dir, *cache_dir, *pack_path;
+    uint64_t cache_bytes; /* cache limit; 0: none */
+    uint32_t rank;
+};
+
+struct mover;
+int mover_create(struct mover **out, const struct mover_config *c, struct world *world,
+                 struct queue *from_loop, struct queue *to_loop, struct err *e);
+/* Serve tasks until TASK_LEAVE; returns its status. */
+int mover_run(struct mover *m);
+/* Set by the loop thread: the broadcast round that runs now should end early. */
+void mover_interrupt(struct mover *m);
+
+#endif

@@ -1,0 +1,59 @@
+/* replica.h - one replica shard on a worker: its engine process, its channel, its restarts, the attempts it runs.
+ *
+ * Life: LOADING (process started) → READY (a real completion came out) → FAILED (process gone; restarted after back-off) …
+ *       → BROKEN (REPLICA_MAX_DEATHS deaths within REPLICA_DEATHS_US: given up) ; killed at the end.
+ * Loop thread only.
+ */
+#ifndef EXA_RANKS_REPLICA_H
+#define EXA_RANKS_REPLICA_H
+
+#include "base/buf.h"
+#include "engine/ring.h"
+#include "wire/msg.h"
+
+#include <stdbool.h>
+#include <uv.h>
+
+enum {
+    REPLICA_MAX_DEATHS = 5,
+    REPLICA_DEATHS_US = 120 * 1000000,
+    REPLICA_BACKOFF_MS = 200, /* doubled at each death, up to REPLICA_BACKOFF_MAX_MS */
+    REPLICA_BACKOFF_MAX_MS = 10000,
+    REPLICA_HANG_US =
+        60 *
+        1000000, /* one step may take so long on a slow, shared machine; then the engine is killed */
+    REPLICA_LOAD_US = 300 * 1000000, /* from start to READY */
+    REPLICA_MAX_ATTEMPTS = 256,
+};
+
+struct replica;
+
+struct replica_host { /* what a replica needs of its worker */
+    void *ctx;
+    uv_loop_t *loop;
+    const char *engine_path; /* exaserve-engine */
+    /* Step entries, one section, to split by router; in the buffer of the channel, valid during the call. */
+    void (*steps)(void *ctx, struct replica *r, const uint8_t *body, size_t n);
+    void (*changed)(void *ctx, struct replica *r); /* state changed: tell the world at once */
+    /* An attempt ends here without the engine's word. code, text: for a typed error. */
+    void (*refuse)(void *ctx, struct replica *r, const struct attempt *a, uint32_t position,
+                   uint8_t finish, int code, const char *text);
+};
+
+int replica_create(struct replica **out, const struct replica_host *host,
+                   const struct msg_assign *a, const char *image_path, uint32_t n_threads,
+                   struct err *e);
+/* Kill the process; free when it is reaped. The pointer is invalid afterwards. */
+void replica_destroy(struct replica *r);
+void replica_tick(struct replica *r, uint64_t now_us);
+void replica_submit(struct replica *r, const struct msg_submit *m, const uint8_t *body, size_t n);
+void replica_cancel(struct replica *r, const struct msg_cancel *m, const uint8_t *body, size_t n);
+void replica_router_lost(struct replica *r, uint32_t router);
+void replica_load(const struct replica *r, struct replica_load *out);
+void replica_kill(struct replica *r); /* the end: no restart */
+bool replica_is_gone(const struct replica *r);
+uint32_t replica_deployment(const struct replica *r);
+uint32_t replica_number(const struct replica *r);
+uint64_t replica_epoch(const struct replica *r);
+
+#endif

@@ -1,0 +1,60 @@
+/* internal.h - the scheduler's own structs, shared by scheduler.c (events) and service.c (what the service's state is). */
+#ifndef EXA_RANKS_SCHEDULER_INTERNAL_H
+#define EXA_RANKS_SCHEDULER_INTERNAL_H
+
+#include "model/index.h"
+#include "ranks/scheduler/placement.h"
+#include "ranks/scheduler/scheduler.h"
+#include "ranks/scheduler/weights.h"
+
+struct sched_node { /* a worker */
+    uint32_t member;
+    uint64_t incarnation;
+    uint32_t rack;
+    char host[MSG_HOST_BYTES];
+    bool live;
+    uint64_t heard_us;
+    bool weights;             /* holds the image */
+    char why[MSG_TEXT_BYTES]; /* what keeps it from serving; "" */
+};
+
+struct sched_replica {
+    uint32_t node; /* index into nodes */
+    uint64_t epoch;
+    uint8_t state; /* enum replica_state; 0: not heard of */
+};
+
+struct sched {
+    struct sched_wish wish;
+    struct sched_actions actions;
+    struct sched_node *nodes; /* owned, ascending members */
+    uint32_t n_nodes, nodes_cap;
+    uint32_t *routers; /* owned member ids */
+    uint32_t n_routers, routers_cap;
+    bool begun, packed, placed;
+    uint64_t begun_us;
+    /* the pack */
+    struct model_index index;
+    uint8_t *index_bytes, *meta_bytes, *offsets; /* owned */
+    size_t index_n, meta_n;
+    uint32_t n_offsets;
+    char model_name[MSG_MODEL_NAME_BYTES];
+    struct weights weights;
+    /* the deployment */
+    struct sched_replica *replicas; /* owned */
+    uint32_t n_replicas, n_min;
+    /* the service */
+    uint8_t state; /* enum service_state */
+    bool reached;  /* READY or DEGRADED was reached once */
+    char failed[MSG_TEXT_BYTES];
+    struct msg_service told; /* last published */
+};
+
+void sched_send(struct sched *s, uint32_t member, uint16_t type, const struct buf *body);
+void sched_act(struct sched *s, enum sched_action_kind kind);
+/* Recompute the state; publish and tell the routers when it changed. */
+void sched_judge(struct sched *s, uint64_t now_us);
+void sched_tell_service(struct sched *s, uint32_t router);
+void sched_fail(struct sched *s, const char *why);
+
+#endif

@@ -1,0 +1,454 @@
+/* scheduler.c - events of the scheduler; see scheduler.h. The service's state is judged in service.c after each event. */
+#include "ranks/scheduler/scheduler.h"
+
+#include "model/meta.h"
+#include "ranks/scheduler/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    ACTIONS_MAX = 1 << 16,
+    BODIES_MAX_BYTES =
+        1 << 30, /* models' metadata to every member of a large world; freed at each clear */
+    FIRST_EPOCH = 1,
+};
+
+int sched_create(struct sched **out, const struct sched_wish *wish, struct err *e)
+{
+    struct sched *s = calloc(1, sizeof *s);
+    if (!s)
+        return err_set(e, ERR_NOMEM, "no memory for the scheduler");
+    s->wish = *wish;
+    s->state = SERVICE_STARTING;
+    buf_init(&s->actions.bodies, BODIES_MAX_BYTES);
+    *out = s;
+    return 0;
+}
+
+void sched_destroy(struct sched *s)
+{
+    if (!s)
+        return;
+    weights_fini(&s->weights);
+    index_fini(&s->index);
+    buf_fini(&s->actions.bodies);
+    free(s->actions.list);
+    free(s->nodes);
+    free(s->routers);
+    free(s->index_bytes);
+    free(s->meta_bytes);
+    free(s->offsets);
+    free(s->replicas);
+    free(s);
+}
+
+struct sched_actions *sched_actions(struct sched *s)
+{
+    return &s->actions;
+}
+
+void sched_actions_clear(struct sched_actions *a)
+{
+    a->n = 0;
+    buf_reset(&a->bodies);
+}
+
+const char *sched_model_name(const struct sched *s)
+{
+    return s->model_name;
+}
+
+static struct sched_action *add_action(struct sched *s, enum sched_action_kind kind)
+{
+    struct sched_actions *a = &s->actions;
+    if (a->n == a->cap) {
+        uint32_t cap = a->cap ? 2 * a->cap : 64;
+        struct sched_action *grown =
+            cap > ACTIONS_MAX ? NULL : realloc(a->list, cap * sizeof *grown);
+        CHECK(grown); /* the caller clears the list after every event */
+        a->list = grown;
+        a->cap = cap;
+    }
+    struct sched_action *act = &a->list[a->n++];
+    *act = (struct sched_action){.kind = kind};
+    return act;
+}
+
+void sched_act(struct sched *s, enum sched_action_kind kind)
+{
+    add_action(s, kind);
+}
+
+void sched_send(struct sched *s, uint32_t member, uint16_t type, const struct buf *body)
+{
+    size_t at = s->actions.bodies.len;
+    buf_put(&s->actions.bodies, body->data, body->len);
+    CHECK(buf_ok(&s->actions.bodies) && buf_ok(body));
+    struct sched_action *act = add_action(s, SCHED_SEND);
+    act->member = member;
+    act->type = type;
+    act->at = at;
+    act->n = body->len;
+}
+
+static struct sched_node *find_node(struct sched *s, uint32_t member)
+{
+    for (uint32_t i = 0; i < s->n_nodes; i++)
+        if (s->nodes[i].member == member)
+            return &s->nodes[i];
+    return NULL;
+}
+
+void sched_tell_service(struct sched *s, uint32_t router)
+{
+    struct buf b;
+    buf_init(&b, PLANE_BODY_SMALL);
+    msg_service_put(&b, &s->told);
+    sched_send(s, router, MSG_SERVICE, &b);
+    buf_fini(&b);
+}
+
+void sched_register(struct sched *s, const struct msg_register *m, uint32_t rack, uint64_t now_us)
+{
+    if (m->role == ROLE_ROUTER) {
+        if (s->n_routers == s->routers_cap) {
+            uint32_t cap = s->routers_cap ? 2 * s->routers_cap : 8;
+            uint32_t *grown = realloc(s->routers, cap * sizeof *grown);
+            if (!grown)
+                return;
+            s->routers = grown;
+            s->routers_cap = cap;
+        }
+        s->routers[s->n_routers++] = m->member;
+        return;
+    }
+    if (m->role != ROLE_WORKER || find_node(s, m->member))
+        return;
+    if (s->n_nodes == s->nodes_cap) {
+        uint32_t cap = s->nodes_cap ? 2 * s->nodes_cap : 16;
+        struct sched_node *grown = realloc(s->nodes, cap * sizeof *grown);
+        if (!grown)
+            return;
+        s->nodes = grown;
+        s->nodes_cap = cap;
+    }
+    uint32_t at = s->n_nodes++;
+    while (at > 0 && s->nodes[at - 1].member > m->member) {
+        s->nodes[at] = s->nodes[at - 1];
+        at--;
+    }
+    struct sched_node *n = &s->nodes[at];
+    *n = (struct sched_node){.member = m->member,
+                             .incarnation = m->incarnation,
+                             .rack = rack,
+                             .live = true,
+                             .heard_us = now_us};
+    snprintf(n->host, sizeof n->host, "%s", m->host);
+}
+
+void sched_begin(struct sched *s, uint64_t now_us)
+{
+    s->begun = true;
+    s->begun_us = now_us;
+    for (uint32_t i = 0; i < s->n_nodes; i++)
+        s->nodes[i].heard_us = now_us;
+    sched_judge(s, now_us);
+}
+
+static int place(struct sched *s, struct err *e)
+{
+    uint32_t n = s->wish.replicas ? s->wish.replicas : s->n_nodes;
+    if (n > SCHED_MAX_REPLICAS)
+        return err_set(e, ERR_CONFIG, "%u replicas are wanted, at most %d are possible", n,
+                       SCHED_MAX_REPLICAS);
+    struct placement_node *nodes = calloc(s->n_nodes + 1, sizeof *nodes);
+    uint32_t *owner = calloc(n + 1, sizeof *owner);
+    s->replicas = calloc(n + 1, sizeof *s->replicas);
+    int rc = nodes && owner && s->replicas
+                 ? 0
+                 : err_set(e, ERR_NOMEM, "no memory to place %u replicas", n);
+    for (uint32_t i = 0; !rc && i < s->n_nodes; i++)
+        nodes[i] = (struct placement_node){s->nodes[i].member, s->nodes[i].rack};
+    if (!rc)
+        rc = placement_make(nodes, s->n_nodes, SCHED_MAX_ON_NODE, &n, owner, n, e);
+    for (uint32_t r = 0; !rc && r < n; r++)
+        s->replicas[r] = (struct sched_replica){.node = owner[r], .epoch = FIRST_EPOCH};
+    free(nodes);
+    free(owner);
+    if (rc)
+        return rc;
+    s->n_replicas = n;
+    s->n_min = s->wish.min_replicas ? s->wish.min_replicas : n - n / 20; /* all but 5 % */
+    if (s->n_min > n)
+        return err_set(e, ERR_CONFIG, "min_replicas is %u, and only %u replicas are placed",
+                       s->n_min, n);
+    s->placed = true;
+    return 0;
+}
+
+static int take_pack(struct sched *s, const void *index, size_t index_bytes, const void *meta,
+                     size_t meta_bytes, const void *offsets, uint32_t n_tensors, struct err *e)
+{
+    int rc = index_decode(&s->index, index, index_bytes, e);
+    if (rc)
+        return rc;
+    struct model_meta m;
+    rc = meta_decode(&m, meta, meta_bytes, e);
+    if (rc)
+        return rc;
+    rc = meta_check(&m, e);
+    snprintf(s->model_name, sizeof s->model_name, "%s",
+             s->wish.model_name ? s->wish.model_name : m.name);
+    meta_fini(&m);
+    if (rc)
+        return rc;
+    if (n_tensors != s->index.n_tensors)
+        return err_set(e, ERR_FORMAT, "the pack has %u tensors and %u offsets", s->index.n_tensors,
+                       n_tensors);
+    s->index_bytes = malloc(index_bytes);
+    s->meta_bytes = malloc(meta_bytes);
+    s->offsets = malloc(8 * (size_t)n_tensors + 1);
+    if (!s->index_bytes || !s->meta_bytes || !s->offsets)
+        return err_set(e, ERR_NOMEM, "no memory for the pack's index");
+    memcpy(s->index_bytes, index, index_bytes);
+    memcpy(s->meta_bytes, meta, meta_bytes);
+    memcpy(s->offsets, offsets, 8 * (size_t)n_tensors);
+    s->index_n = index_bytes;
+    s->meta_n = meta_bytes;
+    s->n_offsets = n_tensors;
+    return 0;
+}
+
+static void tell_model(struct sched *s)
+{
+    struct msg_model m = {.deployment = 1,
+                          .version = 1,
+                          .n_ctx = s->wish.n_ctx,
+                          .index = s->index_bytes,
+                          .index_bytes = (uint32_t)s->index_n,
+                          .meta = s->meta_bytes,
+                          .meta_bytes = (uint32_t)s->meta_n};
+    snprintf(m.name, sizeof m.name, "%s", s->model_name);
+    struct buf b;
+    buf_init(&b, BODIES_MAX_BYTES);
+    msg_model_put(&b, &m);
+    for (uint32_t i = 0; i < s->n_routers; i++)
+        sched_send(s, s->routers[i], MSG_MODEL, &b);
+    for (uint32_t i = 0; i < s->n_nodes; i++)
+        if (s->nodes[i].live)
+            sched_send(s, s->nodes[i].member, MSG_MODEL, &b);
+    buf_fini(&b);
+}
+
+static void assign_node(struct sched *s, uint32_t node)
+{
+    for (uint32_t r = 0; r < s->n_replicas; r++) {
+        if (s->replicas[r].node != node)
+            continue;
+        struct msg_assign a = {.deployment = 1,
+                               .version = 1,
+                               .replica = r,
+                               .epoch = s->replicas[r].epoch,
+                               .n_shards = 1,
+                               .n_ctx = s->wish.n_ctx,
+                               .n_slots = s->wish.n_slots,
+                               .n_threads = s->wish.n_threads};
+        memcpy(a.digest, s->index.digest, sizeof a.digest);
+        snprintf(a.engine, sizeof a.engine, "%s", s->wish.engine);
+        struct buf b;
+        buf_init(&b, PLANE_BODY_SMALL);
+        msg_assign_put(&b, &a);
+        sched_send(s, s->nodes[node].member, MSG_ASSIGN, &b);
+        buf_fini(&b);
+    }
+}
+
+/* Outcome for one node: complete (it gets its replicas) or failed (its replicas cannot come). */
+static void tell_weights(struct sched *s, uint32_t which)
+{
+    const struct weights_node *w = &s->weights.nodes[which];
+    struct sched_node *n = find_node(s, w->member);
+    bool ok = w->state == WEIGHTS_COMPLETE;
+    struct msg_weights m = {.code = ok ? 0 : ERR_FORMAT};
+    memcpy(m.digest, s->index.digest, sizeof m.digest);
+    snprintf(m.text, sizeof m.text, "%s", w->text);
+    struct buf b;
+    buf_init(&b, PLANE_BODY_SMALL);
+    msg_weights_put(&b, &m);
+    sched_send(s, w->member, MSG_WEIGHTS, &b);
+    buf_fini(&b);
+    n->weights = ok;
+    if (!ok)
+        snprintf(n->why, sizeof n->why, "%s", w->text);
+    else
+        assign_node(s, (uint32_t)(n - s->nodes));
+}
+
+static void send_to_round(struct sched *s, uint16_t type, const struct buf *b)
+{
+    for (uint32_t i = 0; i < s->weights.n_nodes; i++)
+        if (s->weights.nodes[i].state == WEIGHTS_IN_ROUND)
+            sched_send(s, s->weights.nodes[i].member, type, b);
+}
+
+static void begin_round(struct sched *s)
+{
+    struct weights *w = &s->weights;
+    struct buf members, b;
+    buf_init(&members, 8 * MSG_MAX_MEMBERS);
+    buf_init(&b, INDEX_MAX_BYTES);
+    struct msg_round m = {.round = w->round,
+                          .n_segments = w->n_segments,
+                          .missing = w->missing,
+                          .n_tensors = s->n_offsets,
+                          .file_offsets = s->offsets};
+    for (uint32_t i = 0; i < w->n_nodes; i++) {
+        if (w->nodes[i].state != WEIGHTS_IN_ROUND)
+            continue;
+        buf_u32(&members, w->nodes[i].member);
+        buf_u32(&members, w->nodes[i].rack);
+        m.n_members++;
+    }
+    m.members = members.data;
+    memcpy(m.digest, s->index.digest, sizeof m.digest);
+    snprintf(m.pack_path, sizeof m.pack_path, "%s", s->wish.pack_path);
+    msg_round_put(&b, &m);
+    send_to_round(s, MSG_ROUND, &b);
+    buf_fini(&b);
+    buf_fini(&members);
+}
+
+static void give_up_round(struct sched *s)
+{
+    struct msg_weights m = {.code = ERR_AGAIN};
+    memcpy(m.digest, s->index.digest, sizeof m.digest);
+    snprintf(m.text, sizeof m.text, "a node of the broadcast round was lost");
+    struct buf b;
+    buf_init(&b, PLANE_BODY_SMALL);
+    msg_weights_put(&b, &m);
+    send_to_round(s, MSG_WEIGHTS, &b);
+    buf_fini(&b);
+}
+
+static void run_weights(struct sched *s, uint64_t now_us)
+{
+    uint32_t which;
+    enum weights_action act;
+    while (s->placed && (act = weights_next(&s->weights, now_us, &which)) != WEIGHTS_WAIT) {
+        if (act == WEIGHTS_TELL)
+            tell_weights(s, which);
+        else if (act == WEIGHTS_ROUND)
+            begin_round(s);
+        else
+            give_up_round(s);
+    }
+}
+
+void sched_pack(struct sched *s, const void *index, size_t index_bytes, const void *meta,
+                size_t meta_bytes, const void *offsets, uint32_t n_tensors, uint64_t now_us)
+{
+    struct err e = ERR_INIT;
+    uint32_t *members = calloc(2 * (size_t)s->n_nodes + 1, sizeof *members);
+    int rc = members ? 0 : err_set(&e, ERR_NOMEM, "no memory for %u nodes", s->n_nodes);
+    if (!rc)
+        rc = take_pack(s, index, index_bytes, meta, meta_bytes, offsets, n_tensors, &e);
+    if (!rc)
+        rc = place(s, &e);
+    for (uint32_t i = 0; !rc && i < s->n_nodes; i++) {
+        members[i] = s->nodes[i].member;
+        members[s->n_nodes + i] = s->nodes[i].rack;
+    }
+    if (!rc)
+        rc = weights_init(&s->weights, members, members + s->n_nodes, s->n_nodes,
+                          s->index.n_segments, s->index.data_bytes, now_us, &e);
+    free(members);
+    if (rc) {
+        sched_pack_failed(s, &e, now_us);
+        return;
+    }
+    s->packed = true;
+    for (uint32_t i = 0; i < s->n_nodes; i++)
+        if (!s->nodes[i].live)
+            weights_lose(&s->weights, s->nodes[i].member);
+    tell_model(s);
+    run_weights(s, now_us);
+    sched_judge(s, now_us);
+}
+
+void sched_pack_failed(struct sched *s, const struct err *why, uint64_t now_us)
+{
+    char text[MSG_TEXT_BYTES];
+    snprintf(text, sizeof text, "pack %.150s: %.300s", s->wish.pack_path, why->text);
+    sched_fail(s, text);
+    sched_judge(s, now_us);
+}
+
+void sched_have(struct sched *s, const struct msg_have *h, uint64_t now_us)
+{
+    if (!s->packed || memcmp(h->digest, s->index.digest, sizeof h->digest) != 0)
+        return;
+    weights_have(&s->weights, h, now_us);
+    run_weights(s, now_us);
+    sched_judge(s, now_us);
+}
+
+void sched_heartbeat(struct sched *s, const struct msg_heartbeat *h, bool full, uint64_t now_us)
+{
+    struct sched_node *n = find_node(s, h->member);
+    if (!n || n->incarnation != h->incarnation)
+        return;
+    n->heard_us = now_us;
+    if (!n->live) { /* it was silent, not dead: the same process speaks again */
+        n->live = true;
+    }
+    for (uint32_t i = 0; full && i < h->n_replicas; i++) {
+        const struct replica_load *l = &h->replicas[i];
+        if (l->deployment != 1 || l->replica >= s->n_replicas)
+            continue;
+        struct sched_replica *r = &s->replicas[l->replica];
+        if (l->epoch == r->epoch && &s->nodes[r->node] == n)
+            r->state = l->state;
+    }
+    sched_judge(s, now_us);
+}
+
+void sched_lost(struct sched *s, uint32_t member, uint64_t now_us)
+{
+    struct sched_node *n = find_node(s, member);
+    if (n) {
+        n->live = false;
+        if (s->packed)
+            weights_lose(&s->weights, member);
+        for (uint32_t r = 0; r < s->n_replicas; r++)
+            if (&s->nodes[s->replicas[r].node] == n)
+                s->replicas[r].state = 0;
+        run_weights(s, now_us);
+        sched_judge(s, now_us);
+        return;
+    }
+    for (uint32_t i = 0; i < s->n_routers; i++)
+        if (s->routers[i] == member)
+            s->routers[i] = s->routers[--s->n_routers];
+}
+
+void sched_tick(struct sched *s, uint64_t now_us)
+{
+    if (!s->begun)
+        return;
+    for (uint32_t i = 0; i < s->n_nodes; i++) {
+        struct sched_node *n = &s->nodes[i];
+        if (n->live && s->wish.suspect_us && now_us > n->heard_us + s->wish.suspect_us)
+            n->live = false; /* suspect: counts as missing until it is heard again */
+    }
+    run_weights(s, now_us);
+    sched_judge(s, now_us);
+}
+
+void sched_drain(struct sched *s, uint64_t now_us)
+{
+    if (s->state != SERVICE_FAILED)
+        s->state = SERVICE_DRAINING;
+    sched_judge(s, now_us);
+}

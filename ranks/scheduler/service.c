@@ -1,0 +1,160 @@
+/* service.c - STARTING, READY, DEGRADED, FAILED: what the service is, in one word and one sentence.
+ *
+ * READY: a real completion came out of every replica. DEGRADED: at the start deadline, or as soon as nothing more can come, at least
+ * n_min are ready; or later, when some were lost. What is missing is named by node. Once reached, the service never goes back
+ * to STARTING.
+ */
+#include "ranks/scheduler/internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { NAMED_MAX = 6 };
+
+/* Can this replica still become ready without anybody's help? */
+static bool may_come(const struct sched *s, const struct sched_replica *r)
+{
+    const struct sched_node *n = &s->nodes[r->node];
+    return n->live && !n->why[0] && r->state != REPLICA_BROKEN;
+}
+
+static const char *replica_trouble(const struct sched *s, const struct sched_replica *r)
+{
+    const struct sched_node *n = &s->nodes[r->node];
+    if (!n->live)
+        return "lost";
+    if (n->why[0])
+        return n->why;
+    if (r->state == REPLICA_BROKEN)
+        return "its engine keeps dying";
+    if (r->state == REPLICA_FAILED)
+        return "its engine died and is being restarted";
+    if (!n->weights)
+        return "waiting for weights";
+    return "its engine is starting";
+}
+
+static uint32_t count_ready(const struct sched *s)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n_replicas; i++)
+        n += s->replicas[i].state == REPLICA_READY && s->nodes[s->replicas[i].node].live;
+    return n;
+}
+
+static void name_missing(const struct sched *s, char *out, size_t cap)
+{
+    size_t at = 0;
+    uint32_t named = 0;
+    out[0] = 0;
+    for (uint32_t i = 0; i < s->n_replicas && at < cap; i++) {
+        const struct sched_replica *r = &s->replicas[i];
+        if (r->state == REPLICA_READY && s->nodes[r->node].live)
+            continue;
+        if (named++ == NAMED_MAX) {
+            snprintf(out + at, cap - at, ", …");
+            return;
+        }
+        at += (size_t)snprintf(out + at, cap - at, "%s%u on %s (%.120s)", named > 1 ? ", " : "", i,
+                               s->nodes[r->node].host, replica_trouble(s, r));
+    }
+}
+
+static void describe(const struct sched *s, struct msg_service *out)
+{
+    char names[MSG_TEXT_BYTES - 96];
+    switch (s->state) {
+    case SERVICE_FAILED:
+        snprintf(out->progress, sizeof out->progress, "%s", s->failed);
+        return;
+    case SERVICE_READY:
+        snprintf(out->progress, sizeof out->progress, "all %u replicas answer", s->n_replicas);
+        return;
+    case SERVICE_DRAINING:
+        snprintf(out->progress, sizeof out->progress,
+                 "no new requests; running ones are being finished");
+        return;
+    case SERVICE_DEGRADED:
+        name_missing(s, names, sizeof names);
+        snprintf(out->progress, sizeof out->progress, "%u of %u replicas answer; missing: %s",
+                 out->n_ready, out->n_wanted, names);
+        return;
+    default:
+        break;
+    }
+    if (!s->begun)
+        snprintf(out->progress, sizeof out->progress, "the world is starting");
+    else if (!s->packed)
+        snprintf(out->progress, sizeof out->progress, "opening the pack");
+    else if (weights_progress(&s->weights) < 1)
+        snprintf(out->progress, sizeof out->progress,
+                 "weights: %.0f %% on %u nodes, %u of %u replicas answer",
+                 100 * weights_progress(&s->weights), s->n_nodes, out->n_ready, out->n_wanted);
+    else {
+        name_missing(s, names, sizeof names);
+        snprintf(out->progress, sizeof out->progress, "%u of %u replicas answer; waiting for %s",
+                 out->n_ready, out->n_wanted, names);
+    }
+}
+
+void sched_service(const struct sched *s, struct msg_service *out)
+{
+    memset(out, 0, sizeof *out);
+    out->state = s->state;
+    out->job_end_wall_s = s->wish.job_end_wall_s;
+    out->n_ready = count_ready(s);
+    out->n_wanted = s->n_replicas;
+    out->n_min = s->n_min;
+    describe(s, out);
+}
+
+void sched_fail(struct sched *s, const char *why)
+{
+    if (s->state == SERVICE_FAILED || s->state == SERVICE_DRAINING)
+        return;
+    s->state = SERVICE_FAILED;
+    snprintf(s->failed, sizeof s->failed, "%s", why);
+    sched_act(s, SCHED_FAIL);
+}
+
+static void judge_start(struct sched *s, uint32_t n_ready, uint32_t n_coming, uint64_t now_us)
+{
+    bool late = now_us >= s->begun_us + s->wish.start_deadline_us;
+    if (n_ready == s->n_replicas) {
+        s->state = SERVICE_READY;
+    } else if (late || !n_coming) {
+        if (n_ready >= s->n_min && n_ready > 0) {
+            s->state = SERVICE_DEGRADED;
+        } else if (late || n_ready + n_coming < s->n_min) {
+            char names[MSG_TEXT_BYTES - 160], why[MSG_TEXT_BYTES];
+            name_missing(s, names, sizeof names);
+            snprintf(why, sizeof why,
+                     "%u of %u replicas answer and at least %u must%s; missing: %s", n_ready,
+                     s->n_replicas, s->n_min,
+                     late ? " at the start deadline" : ", and no more can come", names);
+            sched_fail(s, why);
+        }
+    }
+}
+
+void sched_judge(struct sched *s, uint64_t now_us)
+{
+    uint32_t n_ready = count_ready(s), n_coming = 0;
+    for (uint32_t i = 0; i < s->n_replicas; i++)
+        n_coming += s->replicas[i].state != REPLICA_READY && may_come(s, &s->replicas[i]);
+    if (s->state == SERVICE_STARTING && s->placed)
+        judge_start(s, n_ready, n_coming, now_us);
+    else if (s->state == SERVICE_READY && n_ready < s->n_replicas)
+        s->state = SERVICE_DEGRADED;
+    else if (s->state == SERVICE_DEGRADED && n_ready == s->n_replicas)
+        s->state = SERVICE_READY;
+
+    struct msg_service now;
+    sched_service(s, &now);
+    if (memcmp(&now, &s->told, sizeof now) == 0)
+        return;
+    s->told = now;
+    sched_act(s, SCHED_PUBLISH);
+    for (uint32_t i = 0; i < s->n_routers; i++)
+        sched_tell_service(s, s->routers[i]);
+}
