@@ -24,14 +24,14 @@ struct bcast_member {
     uint32_t rack;
 };
 struct bcast_round {
-    uint32_t round;              /* 1, 2, …: also the tag of create_group */
+    uint32_t round; /* 1, 2, …: also the tag of create_group */
     const struct model_index *index;
     const char *pack_path;
-    const uint64_t *file_offset; /* [n_tensors] */
+    const uint64_t *file_offset;        /* [n_tensors] */
     const struct bcast_member *members; /* ascending ranks */
     uint32_t n_members;
-    const uint8_t *missing;      /* bits of segments to send */
-    uint64_t stall_us;           /* no progress for so long: give up (default 20 s) */
+    const uint8_t *missing; /* bits of segments to send */
+    uint64_t stall_us;      /* no progress for so long: give up (default 20 s) */
 };
 struct bcast_stats {
     uint64_t bytes_read, bytes_received, us_total, us_read, us_wait, us_hash_write;

@@ -22,7 +22,8 @@ struct layout_node {
 };
 struct layout_rank {
     uint32_t node; /* index into nodes */
-    uint8_t role;  /* 1 scheduler, 2 standby, 3 router, 4 worker (as enum member_role in wire/msg.h) */
+    uint8_t
+        role; /* 1 scheduler, 2 standby, 3 router, 4 worker (as enum member_role in wire/msg.h) */
 };
 struct layout {
     uint32_t n_nodes;
@@ -30,22 +31,24 @@ struct layout {
     uint32_t n_ranks;
     struct layout_rank *ranks; /* owned, [rank] */
     uint32_t n_racks;
-    uint32_t *rack_of_node;    /* owned [n_nodes]: rack number, in order of first appearance */
+    uint32_t *rack_of_node; /* owned [n_nodes]: rack number, in order of first appearance */
 };
 struct layout_wish {
     bool dedicated;
-    uint32_t routers;  /* 0: by size */
+    uint32_t routers; /* 0: by size */
     bool standbys;
 };
 
 /* ERR_CONFIG names what does not fit (`dedicated` on too few nodes, more routers than nodes, …). Same input, same output. */
-int layout_make(struct layout *l, const struct layout_node *nodes, uint32_t n_nodes, const struct layout_wish *w,
-                struct err *e);
+int layout_make(struct layout *l, const struct layout_node *nodes, uint32_t n_nodes,
+                const struct layout_wish *w, struct err *e);
 void layout_fini(struct layout *l);
-int layout_write(const struct layout *l, const char *json_path, const char *hostfile_path, struct err *e);
+int layout_write(const struct layout *l, const char *json_path, const char *hostfile_path,
+                 struct err *e);
 int layout_read(struct layout *l, const char *json_path, struct err *e);
 /* A rank's own check: size and my line must agree with what I see. ERR_CONFIG names rank, expected and found host. */
-int layout_verify(const struct layout *l, uint32_t rank, uint32_t n_ranks, const char *host, struct err *e);
+int layout_verify(const struct layout *l, uint32_t rank, uint32_t n_ranks, const char *host,
+                  struct err *e);
 /* Live worker with the lowest rank of the node's rack leads it. live may be NULL (all). UINT32_MAX: none. */
 uint32_t layout_rack_leader(const struct layout *l, uint32_t rack, const bool *live);
 
