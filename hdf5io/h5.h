@@ -22,7 +22,7 @@ void h5_quiet_end(const struct h5_quiet *q);
 /* Set e from a sentence and the innermost message of HDF5's error stack. ERR_LIMIT when that says that the disk is full. */
 int h5_error(struct err *e, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
-/* Nothing made here keeps the time of its making: equal models give equal files. */
+/* Nothing made here keeps the time of its making: equal models give equal files, but for the root group's times. */
 
 /* *out: the new group, -1 on failure. */
 int h5_group_create(hid_t where, const char *name, hid_t *out, struct err *e);

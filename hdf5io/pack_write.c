@@ -96,17 +96,16 @@ held:
 
 static int create_file(struct writer *w, struct err *e)
 {
-    hid_t access = H5Pcreate(H5P_FILE_ACCESS), creation = H5Pcreate(H5P_FILE_CREATE);
+    hid_t access = H5Pcreate(H5P_FILE_ACCESS);
     /* Alignment for all sizes: also the smallest tensor begins at a multiple of 4096. HDF5's own lock is off: ours is
      * held, and some shared file systems refuse it. */
     if (access >= 0 && H5Pset_fapl_sec2(access) >= 0 &&
         H5Pset_alignment(access, 1, TENSOR_ALIGN) >= 0 &&
         H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_V110) >= 0 &&
         H5Pset_file_locking(access, 0, 1) >= 0)
-        w->file = H5Fcreate(w->tmp, H5F_ACC_TRUNC, creation, access);
+        w->file = H5Fcreate(w->tmp, H5F_ACC_TRUNC, H5P_DEFAULT, access);
     int rc = w->file < 0 ? h5_error(e, ERR_SYS, "cannot create %s", w->tmp) : 0;
     h5_close_list(access);
-    h5_close_list(creation);
     return rc;
 }
 
