@@ -1,0 +1,313 @@
+/* The scheduler as a whole: from registered workers to READY, DEGRADED with names, FAILED with a reason. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "model/index.h"
+#include "model/meta.h"
+#include "ranks/scheduler/placement.h"
+#include "ranks/scheduler/scheduler.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N_WORKERS = 4, FIRST_WORKER = 2, ROUTER = 1, SECOND = 1000000 };
+
+struct fixture {
+    struct sched *s;
+    uint64_t now;
+    struct buf index, meta;
+    struct model_index x;
+};
+
+static uint32_t count(struct sched *s, uint16_t type, uint32_t member)
+{
+    struct sched_actions *a = sched_actions(s);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < a->n; i++)
+        n += a->list[i].kind == SCHED_SEND && a->list[i].type == type && (member == UINT32_MAX || a->list[i].member == member);
+    return n;
+}
+
+static bool failed(struct sched *s)
+{
+    struct sched_actions *a = sched_actions(s);
+    for (uint32_t i = 0; i < a->n; i++)
+        if (a->list[i].kind == SCHED_FAIL)
+            return true;
+    return false;
+}
+
+static void make_model(struct fixture *f)
+{
+    struct err e = ERR_INIT;
+    struct tensor_info t = {.name = "t", .type = TENSOR_F32, .n_dims = 1, .dims = {64, 1, 1, 1}};
+    struct model_meta m;
+    meta_init(&m);
+    strcpy(m.name, "tiny");
+    m.params = (struct model_params){"llama", 1, 32, 64, 2, 1, 16, 16, 10000, 1e-5f, 128, 2, true};
+    strcpy(m.tok.model, "gpt2");
+    strcpy(m.tok.pre, "smollm");
+    m.tok.n_tokens = 2;
+    m.tok.tokens = malloc(2 * sizeof(char *));
+    m.tok.tokens[0] = strdup("a");
+    m.tok.tokens[1] = strdup("b");
+    m.tok.types = malloc(2);
+    memset(m.tok.types, TOKEN_NORMAL, 2);
+    m.tok.bos = m.tok.eos = m.tok.unk = m.tok.pad = -1;
+    buf_init(&f->meta, META_MAX_BYTES);
+    buf_init(&f->index, INDEX_MAX_BYTES);
+    assert_int_equal(meta_encode(&m, &f->meta, &e), 0);
+    meta_fini(&m);
+    assert_int_equal(index_build(&f->x, &t, 1, &e), 0);
+    sha256_of(f->meta.data, f->meta.len, f->x.meta_hash);
+    assert_int_equal(index_seal(&f->x, &e), 0);
+    assert_int_equal(index_encode(&f->x, &f->index, &e), 0);
+}
+
+static void begin(struct fixture *f, uint32_t replicas, uint32_t min_replicas)
+{
+    struct err e = ERR_INIT;
+    struct sched_wish w = {.pack_path = "/p.h5", .engine = "cpu", .replicas = replicas, .min_replicas = min_replicas,
+                           .n_slots = 4, .start_deadline_us = 100 * SECOND, .suspect_us = 4 * SECOND};
+    memset(f, 0, sizeof *f);
+    make_model(f);
+    assert_int_equal(sched_create(&f->s, &w, &e), 0);
+    f->now = SECOND;
+    struct msg_register r = {.member = ROUTER, .incarnation = 1, .role = ROLE_ROUTER};
+    sched_register(f->s, &r, 0, f->now);
+    for (uint32_t i = N_WORKERS; i-- > 0;) { /* any order */
+        r = (struct msg_register){.member = FIRST_WORKER + i, .incarnation = 10 + i, .role = ROLE_WORKER};
+        snprintf(r.host, sizeof r.host, "n%u", i);
+        sched_register(f->s, &r, i / 2, f->now);
+    }
+    sched_begin(f->s, f->now);
+    sched_actions_clear(sched_actions(f->s));
+}
+
+static void pack(struct fixture *f)
+{
+    uint8_t offset[8] = {0};
+    sched_pack(f->s, f->index.data, f->index.len, f->meta.data, f->meta.len, offset, 1, f->now);
+}
+
+static void have(struct fixture *f, uint32_t member, uint8_t bits, int code, const char *text)
+{
+    struct msg_have h = {.member = member, .code = code, .n_segments = 1, .bits = &bits};
+    memcpy(h.digest, f->x.digest, sizeof h.digest);
+    snprintf(h.text, sizeof h.text, "%s", text);
+    sched_have(f->s, &h, f->now);
+}
+
+static void beat(struct fixture *f, uint32_t member, uint32_t replica, uint8_t state)
+{
+    struct msg_heartbeat *h = calloc(1, sizeof *h);
+    h->member = member;
+    h->incarnation = 10 + member - FIRST_WORKER;
+    h->n_replicas = 1;
+    h->replicas[0] = (struct replica_load){.deployment = 1, .replica = replica, .epoch = 1, .state = state};
+    sched_heartbeat(f->s, h, true, f->now);
+    free(h);
+}
+
+static struct msg_service service(struct fixture *f)
+{
+    struct msg_service v;
+    sched_service(f->s, &v);
+    return v;
+}
+
+static void end(struct fixture *f)
+{
+    sched_destroy(f->s);
+    index_fini(&f->x);
+    buf_fini(&f->index);
+    buf_fini(&f->meta);
+}
+
+/* owner of replica r with one replica a node: found in the assignment actions */
+static uint32_t owner_of(struct fixture *f, uint32_t replica)
+{
+    struct sched_actions *a = sched_actions(f->s);
+    for (uint32_t i = 0; i < a->n; i++) {
+        struct msg_assign m;
+        struct err e = ERR_INIT;
+        if (a->list[i].kind != SCHED_SEND || a->list[i].type != MSG_ASSIGN)
+            continue;
+        assert_int_equal(msg_assign_get(&m, a->bodies.data + a->list[i].at, a->list[i].n, &e), 0);
+        if (m.replica == replica)
+            return a->list[i].member;
+    }
+    return UINT32_MAX;
+}
+
+static void all_ready(struct fixture *f, uint32_t owners[N_WORKERS])
+{
+    pack(f);
+    assert_int_equal(count(f->s, MSG_MODEL, UINT32_MAX), N_WORKERS + 1);
+    sched_actions_clear(sched_actions(f->s));
+    for (uint32_t i = 0; i < N_WORKERS; i++)
+        have(f, FIRST_WORKER + i, 1, 0, "");
+    for (uint32_t r = 0; r < N_WORKERS; r++) {
+        owners[r] = owner_of(f, r);
+        assert_true(owners[r] >= FIRST_WORKER && owners[r] < FIRST_WORKER + N_WORKERS);
+    }
+    sched_actions_clear(sched_actions(f->s));
+    for (uint32_t r = 0; r < N_WORKERS; r++) {
+        assert_int_equal(service(f).state, SERVICE_STARTING);
+        beat(f, owners[r], r, REPLICA_READY);
+    }
+}
+
+static void test_ready_then_degraded_then_ready(void **state)
+{
+    struct fixture f;
+    uint32_t owners[N_WORKERS];
+    begin(&f, 0, 0);
+    assert_int_equal(service(&f).state, SERVICE_STARTING);
+    all_ready(&f, owners);
+    assert_int_equal(service(&f).state, SERVICE_READY);
+    assert_true(count(f.s, MSG_SERVICE, ROUTER) > 0);
+    assert_string_equal(sched_model_name(f.s), "tiny");
+    beat(&f, owners[2], 2, REPLICA_FAILED);
+    struct msg_service v = service(&f);
+    assert_int_equal(v.state, SERVICE_DEGRADED);
+    assert_int_equal(v.n_ready, 3);
+    assert_non_null(strstr(v.progress, "2 on n"));
+    beat(&f, owners[2], 2, REPLICA_READY);
+    assert_int_equal(service(&f).state, SERVICE_READY);
+    sched_lost(f.s, owners[0], f.now);
+    v = service(&f);
+    assert_int_equal(v.state, SERVICE_DEGRADED);
+    assert_non_null(strstr(v.progress, "(lost)"));
+    end(&f);
+}
+
+static void test_silence_is_suspicion(void **state)
+{
+    struct fixture f;
+    uint32_t owners[N_WORKERS];
+    begin(&f, 0, 0);
+    all_ready(&f, owners);
+    f.now += 5 * SECOND;
+    for (uint32_t r = 1; r < N_WORKERS; r++)
+        beat(&f, owners[r], r, REPLICA_READY);
+    sched_tick(f.s, f.now);
+    assert_int_equal(service(&f).n_ready, N_WORKERS - 1);
+    beat(&f, owners[0], 0, REPLICA_READY);
+    assert_int_equal(service(&f).state, SERVICE_READY);
+    end(&f);
+}
+
+static void test_deadline_decides(void **state)
+{
+    struct fixture f;
+    uint32_t owners[N_WORKERS];
+    begin(&f, 0, 3);
+    pack(&f);
+    for (uint32_t i = 0; i < N_WORKERS; i++)
+        have(&f, FIRST_WORKER + i, 1, 0, "");
+    for (uint32_t r = 0; r < N_WORKERS; r++)
+        owners[r] = owner_of(&f, r);
+    for (uint32_t r = 0; r < 3; r++)
+        beat(&f, owners[r], r, REPLICA_READY);
+    f.now += 99 * SECOND;
+    for (uint32_t r = 0; r < 3; r++)
+        beat(&f, owners[r], r, REPLICA_READY);
+    beat(&f, owners[3], 3, REPLICA_LOADING);
+    sched_tick(f.s, f.now);
+    assert_int_equal(service(&f).state, SERVICE_STARTING);
+    f.now += 2 * SECOND;
+    sched_tick(f.s, f.now);
+    assert_int_equal(service(&f).state, SERVICE_DEGRADED);
+    assert_false(failed(f.s));
+    end(&f);
+
+    begin(&f, 0, 3);
+    pack(&f);
+    f.now += 101 * SECOND;
+    sched_tick(f.s, f.now);
+    assert_int_equal(service(&f).state, SERVICE_FAILED);
+    assert_true(failed(f.s));
+    assert_non_null(strstr(service(&f).progress, "start deadline"));
+    end(&f);
+}
+
+static void test_hopeless_fails_at_once(void **state)
+{
+    struct fixture f;
+    begin(&f, 0, 0);
+    pack(&f);
+    for (uint32_t i = 0; i < N_WORKERS; i++)
+        have(&f, FIRST_WORKER + i, 0, ERR_LIMIT, "no space left in /cache");
+    assert_int_equal(service(&f).state, SERVICE_FAILED);
+    assert_non_null(strstr(service(&f).progress, "no space left in /cache"));
+    end(&f);
+
+    begin(&f, 0, 0);
+    struct err e = {ERR_FORMAT, "not a pack"};
+    sched_pack_failed(f.s, &e, f.now);
+    assert_true(failed(f.s));
+    assert_string_equal(service(&f).progress, "pack /p.h5: not a pack");
+    end(&f);
+}
+
+static void test_one_full_disk_degrades(void **state)
+{
+    struct fixture f;
+    begin(&f, 0, 3);
+    pack(&f);
+    have(&f, FIRST_WORKER, 0, ERR_LIMIT, "disk full");
+    for (uint32_t i = 1; i < N_WORKERS; i++)
+        have(&f, FIRST_WORKER + i, 1, 0, "");
+    uint32_t owner[N_WORKERS];
+    for (uint32_t r = 0; r < N_WORKERS; r++)
+        owner[r] = owner_of(&f, r);
+    for (uint32_t r = 0; r < N_WORKERS; r++)
+        if (owner[r] != UINT32_MAX)
+            beat(&f, owner[r], r, REPLICA_READY);
+    assert_int_equal(service(&f).state, SERVICE_DEGRADED); /* nothing more can come: no need to wait for the deadline */
+    assert_non_null(strstr(service(&f).progress, "disk full"));
+    end(&f);
+}
+
+static void test_placement_spreads(void **state)
+{
+    struct placement_node nodes[6];
+    struct err e = ERR_INIT;
+    uint32_t owner[12], n = 3;
+    for (uint32_t i = 0; i < 6; i++)
+        nodes[i] = (struct placement_node){i, i / 2};
+    assert_int_equal(placement_make(nodes, 6, 2, &n, owner, 12, &e), 0);
+    assert_true(nodes[owner[0]].rack != nodes[owner[1]].rack && nodes[owner[1]].rack != nodes[owner[2]].rack &&
+                nodes[owner[0]].rack != nodes[owner[2]].rack);
+    n = 0;
+    assert_int_equal(placement_make(nodes, 6, 2, &n, owner, 12, &e), 0);
+    assert_int_equal(n, 6);
+    n = 12;
+    assert_int_equal(placement_make(nodes, 6, 2, &n, owner, 12, &e), 0);
+    uint32_t load[6] = {0};
+    for (uint32_t r = 0; r < 12; r++)
+        load[owner[r]]++;
+    for (uint32_t i = 0; i < 6; i++)
+        assert_int_equal(load[i], 2);
+    n = 13;
+    assert_int_equal(placement_make(nodes, 6, 2, &n, owner, 12, &e), ERR_CONFIG);
+    assert_non_null(strstr(e.text, "13 replicas do not fit on 6 nodes"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_ready_then_degraded_then_ready),
+        cmocka_unit_test(test_silence_is_suspicion),
+        cmocka_unit_test(test_deadline_decides),
+        cmocka_unit_test(test_hopeless_fails_at_once),
+        cmocka_unit_test(test_one_full_disk_degrades),
+        cmocka_unit_test(test_placement_spreads),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

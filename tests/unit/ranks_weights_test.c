@@ -1,0 +1,164 @@
+/* Who holds which segments: hits, rounds, losses, full disks, bad packs. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "ranks/scheduler/weights.h"
+
+#include <string.h>
+
+enum { SEGMENTS = 20, SECOND = 1000000 };
+
+static void have(struct weights *w, uint32_t member, uint32_t round, uint32_t n_held, int code, const char *text)
+{
+    uint8_t bits[3] = {0};
+    for (uint32_t s = 0; s < n_held; s++)
+        bits[s / 8] |= (uint8_t)(1u << s % 8);
+    struct msg_have h = {.member = member, .round = round, .code = code, .n_segments = SEGMENTS, .bits = bits};
+    strcpy(h.text, text);
+    weights_have(w, &h, SECOND);
+}
+
+static void make(struct weights *w)
+{
+    const uint32_t members[] = {3, 4, 5, 6}, racks[] = {0, 0, 1, 1};
+    struct err e = ERR_INIT;
+    assert_int_equal(weights_init(w, members, racks, 4, SEGMENTS, 100 << 20, 0, &e), 0);
+}
+
+static void expect_told(struct weights *w, uint32_t member, uint8_t state)
+{
+    uint32_t which;
+    assert_int_equal(weights_next(w, SECOND, &which), WEIGHTS_TELL);
+    assert_int_equal(w->nodes[which].member, member);
+    assert_int_equal(w->nodes[which].state, state);
+}
+
+static void test_hits_need_no_round(void **state)
+{
+    struct weights w;
+    uint32_t which;
+    make(&w);
+    assert_int_equal(weights_next(&w, SECOND, &which), WEIGHTS_WAIT);
+    for (uint32_t m = 3; m <= 6; m++) {
+        have(&w, m, 0, SEGMENTS, 0, "");
+        expect_told(&w, m, WEIGHTS_COMPLETE); /* at once: it does not wait for the others */
+    }
+    assert_int_equal(weights_next(&w, SECOND, &which), WEIGHTS_WAIT);
+    assert_int_equal(w.round, 0);
+    assert_true(weights_progress(&w) == 1.0);
+    weights_fini(&w);
+}
+
+static void test_round_sends_only_what_is_missing(void **state)
+{
+    struct weights w;
+    uint32_t which;
+    make(&w);
+    have(&w, 3, 0, SEGMENTS, 0, "");
+    have(&w, 4, 0, 12, 0, "");
+    have(&w, 5, 0, 15, 0, "");
+    expect_told(&w, 3, WEIGHTS_COMPLETE);
+    assert_int_equal(weights_next(&w, SECOND, &which), WEIGHTS_WAIT); /* 6 has not answered */
+    have(&w, 6, 0, 18, 0, "");
+    assert_int_equal(weights_next(&w, SECOND, &which), WEIGHTS_ROUND);
+    assert_int_equal(w.round, 1);
+    assert_int_equal(weights_find(&w, 3)->state, WEIGHTS_COMPLETE); /* takes no part */
+    assert_int_equal(weights_find(&w, 4)->state, WEIGHTS_IN_ROUND);
+    for (uint32_t s = 0; s < SEGMENTS; s++)
+        assert_int_equal(w.missing[s / 8] >> s % 8 & 1, s >= 12);
+    have(&w, 4, 1, SEGMENTS, 0, "");
+    have(&w, 5, 1, SEGMENTS, 0, "");
+    have(&w, 6, 0, 0, 0, ""); /* a late answer to round 0 */
+    assert_int_equal(weights_find(&w, 6)->state, WEIGHTS_IN_ROUND);
+    have(&w, 6, 1, SEGMENTS, 0, "");
+    for (uint32_t m = 4; m <= 6; m++)
+        expect_told(&w, m, WEIGHTS_COMPLETE);
+    weights_fini(&w);
+}
+
+static void test_loss_gives_up_and_survivors_go_on(void **state)
+{
+    struct weights w;
+    uint32_t which;
+    make(&w);
+    for (uint32_t m = 3; m <= 6; m++)
+        have(&w, m, 0, 0, 0, "");
+    assert_int_equal(weights_next(&w, SECOND, &which), WEIGHTS_ROUND);
+    weights_lose(&w, 5);
+    assert_int_equal(weights_next(&w, SECOND, &which), WEIGHTS_GIVE_UP);
+    assert_int_equal(weights_next(&w, SECOND, &which), WEIGHTS_WAIT);
+    have(&w, 3, 1, 4, ERR_PEER, "stuck");
+    have(&w, 4, 1, 5, ERR_PEER, "stuck");
+    have(&w, 6, 1, 6, ERR_PEER, "stuck");
+    assert_int_equal(weights_next(&w, SECOND, &which), WEIGHTS_ROUND);
+    assert_int_equal(w.round, 2);
+    assert_int_equal(w.missing[0], 0xf0);
+    assert_int_equal(weights_find(&w, 5)->state, WEIGHTS_FAILED);
+    weights_fini(&w);
+}
+
+static void test_full_disk_is_that_node_only(void **state)
+{
+    struct weights w;
+    uint32_t which;
+    make(&w);
+    have(&w, 3, 0, 0, ERR_LIMIT, "disk full");
+    expect_told(&w, 3, WEIGHTS_FAILED);
+    assert_string_equal(weights_find(&w, 3)->text, "disk full");
+    for (uint32_t m = 4; m <= 6; m++)
+        have(&w, m, 0, 0, 0, "");
+    assert_int_equal(weights_next(&w, SECOND, &which), WEIGHTS_ROUND);
+    weights_fini(&w);
+}
+
+static void test_bad_pack_fails_all(void **state)
+{
+    struct weights w;
+    make(&w);
+    for (uint32_t m = 3; m <= 6; m++)
+        have(&w, m, 0, 0, 0, "");
+    uint32_t which;
+    assert_int_equal(weights_next(&w, SECOND, &which), WEIGHTS_ROUND);
+    have(&w, 5, 1, 3, ERR_FORMAT, "tensor x segment 4: wrong hash");
+    for (uint32_t m = 3; m <= 6; m++) {
+        expect_told(&w, m, WEIGHTS_FAILED);
+        assert_string_equal(weights_find(&w, m)->text, "tensor x segment 4: wrong hash");
+    }
+    weights_fini(&w);
+}
+
+static void test_rounds_and_waits_end(void **state)
+{
+    struct weights w;
+    uint32_t which;
+    make(&w);
+    for (uint32_t m = 3; m <= 6; m++)
+        have(&w, m, 0, 0, 0, "");
+    for (uint32_t round = 1; round <= WEIGHTS_MAX_ROUNDS; round++) {
+        assert_int_equal(weights_next(&w, SECOND, &which), WEIGHTS_ROUND);
+        for (uint32_t m = 3; m <= 6; m++)
+            have(&w, m, round, 0, ERR_TIMEOUT, "no progress");
+    }
+    expect_told(&w, 3, WEIGHTS_FAILED);
+    weights_fini(&w);
+    make(&w);
+    assert_int_equal(weights_next(&w, UINT64_MAX / 2, &which), WEIGHTS_TELL); /* silent for ever: failed */
+    assert_int_equal(w.nodes[which].state, WEIGHTS_FAILED);
+    weights_fini(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_hits_need_no_round),
+        cmocka_unit_test(test_round_sends_only_what_is_missing),
+        cmocka_unit_test(test_loss_gives_up_and_survivors_go_on),
+        cmocka_unit_test(test_full_disk_is_that_node_only),
+        cmocka_unit_test(test_bad_pack_fails_all),
+        cmocka_unit_test(test_rounds_and_waits_end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
