@@ -39,6 +39,21 @@ const struct tensor_type_info *tensor_type_info(int type)
     return NULL;
 }
 
+/* Names of ggml's other types, for errors. */
+static const char *foreign_type_name(int type)
+{
+    static const char *const names[] = {
+        [9] = "Q8_1",    [10] = "Q2_K",    [11] = "Q3_K",  [15] = "Q8_K",   [16] = "IQ2_XXS",
+        [17] = "IQ2_XS", [18] = "IQ3_XXS", [19] = "IQ1_S", [20] = "IQ4_NL", [21] = "IQ3_S",
+        [22] = "IQ2_S",  [23] = "IQ4_XS",  [24] = "I8",    [25] = "I16",    [26] = "I32",
+        [27] = "I64",    [28] = "F64",     [29] = "IQ1_M", [34] = "TQ1_0",  [35] = "TQ2_0",
+        [39] = "MXFP4",
+    };
+    const char *name =
+        type >= 0 && (size_t)type < sizeof names / sizeof names[0] ? names[type] : NULL;
+    return name ? name : "no known name";
+}
+
 void index_fini(struct model_index *x)
 {
     free(x->tensors);
@@ -69,7 +84,8 @@ static int tensor_size(struct tensor_info *t, struct err *e)
 {
     const struct tensor_type_info *type = tensor_type_info(t->type);
     if (!type)
-        return err_set(e, ERR_FORMAT, "tensor %s: unsupported type %d", t->name, t->type);
+        return err_set(e, ERR_FORMAT, "tensor %s: unsupported type %d (%s)", t->name, t->type,
+                       foreign_type_name(t->type));
     if (t->n_dims < 1 || t->n_dims > TENSOR_MAX_DIMS)
         return err_set(e, ERR_FORMAT, "tensor %s: expected 1 to %d dimensions, found %" PRIu32,
                        t->name, TENSOR_MAX_DIMS, t->n_dims);

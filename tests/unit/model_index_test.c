@@ -72,7 +72,7 @@ static void test_layout(void **state)
 
 static void test_refusals(void **state)
 {
-    check_refused(tensor("t", 999, 32, 1), "unsupported type 999");
+    check_refused(tensor("t", 999, 32, 1), "unsupported type 999 (no known name)");
     check_refused(tensor("t", TENSOR_Q4_1, 48, 1), "whole Q4_1 blocks of 32");
     check_refused(tensor("t", TENSOR_F32, 0, 1), "dimension 0 is 0");
     check_refused(tensor("t", TENSOR_F32, UINT64_C(1) << 40, UINT64_C(1) << 40), "overflows");
