@@ -1,0 +1,54 @@
+# What people type: help, deps, demo, check, lint, bench, install, clean.
+PREFIX  ?= /usr/local/exaserve
+PACKAGES := $(shell sed 's/\#.*//' mk/packages.txt)
+JOBS    ?= $(shell nproc)
+MODEL   := $(BUILD)/model/SmolLM2-135M-Instruct.Q4_1.gguf
+VENV    := $(BUILD)/venv
+
+.PHONY: help deps model venv demo check check-bins bench install clean
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | sort | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@echo "  MODE=release|debug|asan|tsan|cov picks the build (default release), BUILD=DIR its folder (default build)"
+
+deps:  ## install the packages of mk/packages.txt (root), or print what a site without root must load
+	@mk/deps.sh mk/packages.txt
+
+$(MODEL): tests/tools/get_model.sh
+	@tests/tools/get_model.sh $(@D) >/dev/null && touch $@
+model: $(MODEL)  ## fetch the real model (SmolLM2-135M, 98 MB) into build/model
+
+$(VENV)/.done: tests/tools/requirements.txt
+	@echo "  venv  $(VENV)"; python3 -m venv $(VENV) && $(VENV)/bin/pip install -q --disable-pip-version-check -r $< && touch $@
+venv: $(VENV)/.done  ## Python clients that the tests talk with, in build/venv
+
+# deps first, in a make of its own: pkg-config is asked when a makefile is read.
+demo:  ## a real model answers through a real Slurm allocation on this machine (root; installs what it needs)
+	@$(MAKE) --no-print-directory deps
+	@$(MAKE) --no-print-directory -j$(JOBS) all model
+	@tests/cluster/demo.sh $(BUILD)
+
+check:  ## every test, under prove (root; installs what it needs)
+	@$(MAKE) --no-print-directory deps
+	@$(MAKE) --no-print-directory -j$(JOBS) check-bins model venv
+	@tests/tools/check.sh $(BUILD)
+
+check-bins:
+	@$(MAKE) --no-print-directory MODE=release all unit-bins tools-bins
+	@$(MAKE) --no-print-directory MODE=asan all unit-bins tools-bins
+	@$(MAKE) --no-print-directory MODE=tsan all unit-bins tools-bins
+
+fuzz: fuzz-bins  ## run each fuzz target for FUZZ_SECONDS (default 60)
+	@for t in $(FUZZ); do echo "  fuzz  $$t ($(FUZZ_SECONDS) s)"; mkdir -p $(BUILD)/fuzz-work/$$t tests/fuzz/corpus/$$t; \
+	  tests/fuzz/run.sh $(OUT)/fuzz/$$t $(BUILD)/fuzz-work/$$t tests/fuzz/corpus/$$t $(FUZZ_SECONDS) || exit 1; done
+
+bench: all model  ## figures: starts, broadcast, tokens/s (never part of check)
+	@$(MAKE) --no-print-directory bench-bins
+	@tests/bench/run.sh $(BUILD)
+
+install: all  ## copy programs and job scripts to PREFIX (default /usr/local/exaserve)
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/jobs
+	install -m 755 $(foreach p,$(PROGRAMS),$(OUT)/bin/$(p)) $(DESTDIR)$(PREFIX)/bin
+	install -m 644 jobs/*.sbatch jobs/*.yaml $(DESTDIR)$(PREFIX)/jobs
+
+clean:  ## remove all builds (the fetched model and Python clients stay)
+	rm -rf $(foreach m,release debug asan tsan cov lint check,$(BUILD)/$(m))

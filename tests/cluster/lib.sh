@@ -1,0 +1,150 @@
+# lib.sh - what the cluster tests share: TAP, one cluster a test, a pack, a service, waiting with deadlines. Source it.
+#
+#   . "$(dirname "$0")/lib.sh"
+#   plan 3
+#   cluster_up 8 4
+#   job=$(submit 'replicas: fill')      # YAML lines of the model; more top-level lines in $2
+#   await_state "$job" READY 120
+#   is "$(…)" "expected" "what is shown"
+# shellcheck shell=bash disable=SC2034
+set -u -o pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+ROOT=$PWD
+BIN=${EXASERVE_BIN:-$ROOT/build/release/bin}
+BUILD_DIR=${EXASERVE_BUILD_DIR:-$ROOT/build}
+GGUF=${EXASERVE_TEST_MODEL:-$ROOT/build/model/SmolLM2-135M-Instruct.Q4_1.gguf}
+PYTHON=${EXASERVE_VENV:-$BUILD_DIR/venv}/bin/python
+PACK=$BUILD_DIR/model/smollm2.h5
+export VCLUSTER_NAME=${VCLUSTER_NAME:-$(basename "$0" .t | tr -cd 'a-z0-9' | head -c 12)$$}
+VC=$ROOT/tests/cluster/vcluster
+MODEL_NAME=smollm2
+n_test=0
+n_failed=0
+
+diag() { sed 's/^/# /' >&2; }
+note() { echo "# $*"; }
+plan() { echo "1..$1"; }
+bail() { echo "Bail out! $*"; exit 1; }
+skip_all() { echo "1..0 # SKIP $*"; exit 0; }
+[ "$(id -u)" = 0 ] || skip_all "a virtual cluster needs root"
+
+ok() { # STATUS NAME
+    n_test=$((n_test + 1))
+    if [ "$1" = 0 ]; then echo "ok $n_test - $2"; else
+        n_failed=$((n_failed + 1))
+        echo "not ok $n_test - $2"
+        show_service
+    fi
+    return "$1"
+}
+is() { # GOT EXPECTED NAME
+    if [ "$1" = "$2" ]; then ok 0 "$3"; else
+        printf 'got:      %s\nexpected: %s\n' "$1" "$2" | diag
+        ok 1 "$3"
+    fi
+}
+like() { # GOT REGEX NAME
+    if [[ $1 =~ $2 ]]; then ok 0 "$3"; else
+        printf 'got:      %s\nmatching: %s\n' "$1" "$2" | diag
+        ok 1 "$3"
+    fi
+}
+
+on_end() {
+    local rc=$?
+    trap - EXIT
+    "$VC" down >/dev/null 2>&1
+    [ "$rc" != 0 ] || [ "$n_failed" = 0 ] || rc=1
+    exit "$rc"
+}
+trap on_end EXIT
+trap 'exit 143' TERM INT HUP
+
+cluster_up() { # NODES RACK_SIZE [further options of up]
+    local nodes=$1 size=$2
+    shift 2
+    make_pack
+    "$VC" up --nodes "$nodes" --rack-size "$size" "$@" >/tmp/"$VCLUSTER_NAME".up 2>&1 || {
+        diag </tmp/"$VCLUSTER_NAME".up
+        rm -f /tmp/"$VCLUSTER_NAME".up
+        bail "the cluster did not come up"
+    }
+    rm -f /tmp/"$VCLUSTER_NAME".up
+    HOME_DIR=$("$VC" login sh -c 'echo $HOME')
+    BASE=$HOME_DIR/.exaserve
+}
+make_pack() { # once, whoever comes first
+    mkdir -p "$BUILD_DIR/model"
+    (
+        flock 9
+        [ -f "$PACK" ] || "$BIN/exaserve" pack "$GGUF" "$PACK" >&2
+    ) 9>"$BUILD_DIR/model/.pack.lock" 2>/dev/null || bail "cannot make the pack"
+}
+login() { "$VC" login "$@"; }
+exa() { "$VC" login "$BIN/exaserve" "$@"; }
+
+yaml() { # FILE [MODEL-LINES] [TOP-LINES]
+    {
+        echo "models:"
+        echo "  - name: $MODEL_NAME"
+        echo "    pack: $PACK"
+        printf '%s\n' "${2:-}" | sed '/^$/d; s/^/    /'
+        printf '%s\n' "${3:-}"
+    } >"$1"
+}
+submit() { # [MODEL-LINES] [TOP-LINES] [options of submit…] → job id
+    local file
+    file=$(mktemp "$HOME_DIR/serve-XXXXXX.yaml")
+    yaml "$file" "${1:-replicas: fill}" "${2:-}"
+    exa submit "$file" "${@:3}"
+}
+run_dir() { # JOB
+    echo "$BASE"/*/"$1"
+}
+endpoint() { # JOB JQ-FILTER
+    jq -r "$2" "$(run_dir "$1")/endpoint.json" 2>/dev/null
+}
+await() { # SECONDS COMMAND… : until it succeeds
+    local until=$((SECONDS + $1))
+    shift
+    until "$@" >/dev/null 2>&1; do
+        [ "$SECONDS" -lt "$until" ] || return 1
+        sleep 0.2
+    done
+}
+is_state() { [ "$(endpoint "$1" .state)" = "$2" ]; }
+await_state() { # JOB STATE SECONDS
+    await "$3" is_state "$1" "$2"
+}
+job_state() { login scontrol show job "$1" 2>/dev/null | sed -n 's/.*JobState=\([A-Z_]*\).*/\1/p'; }
+job_exit() { login scontrol show job "$1" 2>/dev/null | sed -n 's/.*ExitCode=\([0-9:]*\).*/\1/p'; }
+is_over() { case $(job_state "$1") in RUNNING | PENDING | COMPLETING | CONFIGURING) return 1 ;; esac }
+await_over() { await "$2" is_over "$1"; }
+job_log() { cat "$BASE"/*/"$1".log "$(run_dir "$1")"/*.log "$HOME_DIR"/slurm-"$1".out 2>/dev/null; }
+
+url() { endpoint "$1" '.urls[0]'; }
+key() { endpoint "$1" .key; }
+# JOB URL-INDEX-OR-URL PATH [curl options…]
+api() {
+    local job=$1 base=$2 path=$3
+    shift 3
+    case $base in http*) ;; *) base=$(endpoint "$job" ".urls[$base]") ;; esac
+    login curl -sS --max-time 120 -H "Authorization: Bearer $(key "$job")" -H 'Content-Type: application/json' \
+        "$@" "$base$path"
+}
+# A greedy chat answer: JOB URL-INDEX TEXT MAX-TOKENS
+chat() {
+    api "$1" "$2" /v1/chat/completions -d "$(jq -cn --arg m "$MODEL_NAME" --arg t "$3" --argjson n "$4" \
+        '{model: $m, temperature: 0, max_tokens: $n, messages: [{role: "user", content: $t}]}')"
+}
+# pids (on this machine) of exaserved ranks or engines of a job: JOB ROLE-OR-engine [HOST]
+ranks_of() { # JOB HOST ROLE : "start:" lines of the log name host and pid inside its namespace; ask the node
+    "$VC" exec "$2" pgrep -f "$3"
+}
+show_service() {
+    local d
+    for d in "$BASE"/*/[0-9]*; do
+        [ -f "$d/endpoint.json" ] && jq -c 'del(.key)' "$d/endpoint.json" | diag
+    done
+    tail -n 40 "$BASE"/*/*.log "$HOME_DIR"/slurm-*.out 2>/dev/null | cut -c1-300 | diag
+}
