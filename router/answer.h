@@ -1,0 +1,42 @@
+/* answer.h - one request's token log and what becomes of it: text, stop strings, finish reason, usage.
+ *
+ * Pure. Fed with step entries that carry the right attempt; checks the position, so that what is dropped, doubled or late upstream never
+ * reaches a client. Text comes out in whole characters, with what may be the start of a stop string held back; one string of
+ * text whether it is streamed or not.
+ */
+#ifndef EXA_ROUTER_ANSWER_H
+#define EXA_ROUTER_ANSWER_H
+
+#include "router/api_error.h"
+#include "router/api_request.h"
+#include "router/models.h"
+
+struct answer {
+    const struct model *model; /* the owner keeps it alive */
+    struct token_vec log;      /* every token generated, end-of-generation ids included */
+    struct detok detok;
+    struct stops *stops;
+    struct buf bytes; /* scratch: one entry's text before the stop strings */
+    struct buf text;  /* text that may be shown; a stream takes it at each step */
+    uint32_t max_tokens;
+    uint32_t n_counted; /* completion_tokens: up to the token that ended it */
+    bool ignore_eos, done;
+    const char *finish_reason; /* "stop" or "length", once done */
+};
+
+enum answer_event {
+    ANSWER_MORE,    /* taken, goes on */
+    ANSWER_DONE,    /* taken, finish_reason is set by the engine's finish */
+    ANSWER_STOPPED, /* a stop string was met: the attempt is to be cancelled */
+    ANSWER_DROPPED, /* not the next position, or after the end: nothing changed */
+    ANSWER_REFUSED, /* the replica did not start it */
+    ANSWER_FAILED,  /* error is filled */
+};
+
+int answer_init(struct answer *a, const struct model *m, const struct api_request *r,
+                uint32_t max_tokens, struct err *e);
+void answer_fini(struct answer *a);
+enum answer_event answer_push(struct answer *a, const struct step_entry *entry,
+                              struct api_error *error);
+
+#endif

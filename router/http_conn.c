@@ -1,0 +1,719 @@
+/* http_conn.c - see http_conn.h.
+ *
+ * States: READING (head or body) → BUSY (request handed out, further input is kept, bounded) → READING, or
+ * LINGER (answer sent, our side shut; input is thrown away so that no reset destroys the answer) → CLOSING.
+ */
+#include "router/http_conn.h"
+
+#include "base/log.h"
+#include "router/http_wire.h"
+
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+enum {
+    READ_BYTES = 64 << 10,         /* one buffer for the whole loop */
+    PIPELINE_BYTES = 64 << 10,     /* kept while a request is busy; past it reading stops */
+    WRITE_BACKLOG_BYTES = 1 << 20, /* a stream's unread output: past it the reader is too slow */
+    OUT_MAX_BYTES = 256 << 20,     /* a whole answer */
+    SWALLOW_BYTES =
+        64 << 10, /* a refused request's body that is read away to keep the connection */
+    LINGER_MS = 2000,
+    TICK_MS = 50,
+    MAX_OVERFLOW = 64, /* connections over the limit that are told 503 rather than just closed */
+    BACKLOG = 1024,
+};
+
+enum conn_state { CONN_READING, CONN_BUSY, CONN_LINGER, CONN_CLOSING };
+
+struct http_conn {
+    uv_tcp_t tcp;
+    struct http_server *server;
+    struct http_conn *prev, *next; /* all connections */
+    struct http_conn *next_resumed;
+    struct http_parser parser;
+    struct buf in;  /* input that came while busy */
+    struct buf out; /* output not yet handed to libuv */
+    uv_write_t write;
+    uint8_t *writing; /* owned; what `write` sends */
+    void *user;
+    uint64_t since_ms;   /* of the current wait: head, body part, idle, linger */
+    uint64_t request_ms; /* first byte of the current request */
+    uint64_t write_ms;   /* last time the write queue moved */
+    size_t write_queue;
+    uint8_t state;
+    bool answered, keep_alive, streaming, chunked, head_only;
+    bool failed, eof, resumed, overflow, reading, shut, used;
+};
+
+struct http_server {
+    uv_loop_t *loop;
+    uv_tcp_t listener;
+    uv_timer_t tick;
+    uv_idle_t idle; /* runs while connections wait in `resumed` */
+    struct http_config config;
+    struct http_handler handler;
+    struct http_conn *conns, *resumed;
+    uint32_t n_conns, n_overflow, n_handles;
+    uint16_t port;
+    bool draining, closing;
+    void (*done)(void *ctx);
+    void *done_ctx;
+    char read_buffer[READ_BYTES];
+};
+
+static void conn_flush(struct http_conn *c);
+static void conn_input(struct http_conn *c, const char *data, size_t n);
+
+/* --- end of a connection ------------------------------------------------------------------------------- */
+
+static void server_handle_closed(struct http_server *s)
+{
+    if (--s->n_handles)
+        return;
+    if (s->done)
+        s->done(s->done_ctx);
+    free(s);
+}
+
+static void on_conn_closed(uv_handle_t *h)
+{
+    struct http_conn *c = h->data;
+    struct http_server *s = c->server;
+    if (c->prev)
+        c->prev->next = c->next;
+    else
+        s->conns = c->next;
+    if (c->next)
+        c->next->prev = c->prev;
+    if (c->overflow)
+        s->n_overflow--;
+    else
+        s->n_conns--;
+    http_parser_fini(&c->parser);
+    buf_fini(&c->in);
+    buf_fini(&c->out);
+    free(c);
+    server_handle_closed(s);
+}
+
+static void unlink_resumed(struct http_conn *c)
+{
+    for (struct http_conn **at = &c->server->resumed; c->resumed && *at; at = &(*at)->next_resumed)
+        if (*at == c) {
+            *at = c->next_resumed;
+            c->resumed = false;
+            return;
+        }
+}
+
+/* Only from the loop's top level: may call on_gone. */
+static void conn_close(struct http_conn *c)
+{
+    if (c->state == CONN_CLOSING)
+        return;
+    bool gone = c->state == CONN_BUSY && !c->answered;
+    c->state = CONN_CLOSING;
+    unlink_resumed(c);
+    if (gone)
+        c->server->handler.on_gone(c->server->handler.ctx, c);
+    uv_close((uv_handle_t *)&c->tcp, on_conn_closed);
+}
+
+static void conn_resume(struct http_conn *c);
+
+static void on_idle(uv_idle_t *idle)
+{
+    struct http_server *s = idle->data;
+    struct http_conn *list = s->resumed;
+    s->resumed = NULL;
+    while (list) { /* those still in the list count as resumed, so their links hold */
+        struct http_conn *c = list;
+        list = c->next_resumed;
+        c->resumed = false;
+        conn_resume(c);
+    }
+    if (!s->resumed)
+        uv_idle_stop(idle);
+}
+
+/* Look at c again from the loop's top level. */
+static void conn_resume_later(struct http_conn *c)
+{
+    struct http_server *s = c->server;
+    if (c->resumed || s->closing || c->state == CONN_CLOSING)
+        return;
+    c->resumed = true;
+    c->next_resumed = s->resumed;
+    s->resumed = c;
+    uv_idle_start(&s->idle, on_idle);
+}
+
+static void conn_fail(struct http_conn *c)
+{
+    c->failed = true;
+    conn_resume_later(c);
+}
+
+/* --- writing ------------------------------------------------------------------------------------------- */
+
+static size_t conn_backlog(const struct http_conn *c)
+{
+    return c->out.len + uv_stream_get_write_queue_size((const uv_stream_t *)&c->tcp);
+}
+
+static void on_written(uv_write_t *w, int status)
+{
+    struct http_conn *c = w->data;
+    free(c->writing);
+    c->writing = NULL;
+    if (c->state == CONN_CLOSING)
+        return;
+    c->write_ms = uv_now(c->server->loop);
+    if (status < 0) {
+        conn_fail(c);
+        return;
+    }
+    conn_flush(c);
+    if (!c->writing)
+        conn_resume_later(c);
+}
+
+static void conn_flush(struct http_conn *c)
+{
+    if (c->writing || c->failed || c->state == CONN_CLOSING)
+        return;
+    if (!buf_ok(&c->out)) {
+        conn_fail(c);
+        return;
+    }
+    if (!c->out.len)
+        return;
+    uv_buf_t b = uv_buf_init((char *)c->out.data, (unsigned)c->out.len);
+    int n = uv_try_write((uv_stream_t *)&c->tcp, &b, 1);
+    if (n < 0 && n != UV_EAGAIN) {
+        conn_fail(c);
+        return;
+    }
+    if (n > 0)
+        buf_consume(&c->out, (size_t)n);
+    if (!c->out.len) {
+        if (!c->streaming)
+            buf_fini(&c->out); /* idle connections hold no buffers */
+        return;
+    }
+    size_t len;
+    c->writing = buf_take(&c->out, &len);
+    buf_init(&c->out, OUT_MAX_BYTES);
+    b = uv_buf_init((char *)c->writing, (unsigned)len);
+    c->write.data = c;
+    c->write_ms = uv_now(c->server->loop);
+    if (uv_write(&c->write, (uv_stream_t *)&c->tcp, &b, 1, on_written)) {
+        free(c->writing);
+        c->writing = NULL;
+        conn_fail(c);
+    }
+}
+
+/* --- answering ----------------------------------------------------------------------------------------- */
+
+/* May the connection go on after this answer? */
+static bool conn_may_keep(const struct http_conn *c)
+{
+    const struct http_head *h = &c->parser.head;
+    if (!h->keep_alive || c->server->draining || c->eof || c->overflow)
+        return false;
+    if (c->state == CONN_BUSY || c->parser.body_complete)
+        return true;
+    return !h->chunked && !h->expect_continue && h->content_length <= SWALLOW_BYTES;
+}
+
+static void answer_done(struct http_conn *c)
+{
+    c->answered = true;
+    c->streaming = false;
+    c->user = NULL;
+    conn_flush(c);
+    conn_resume_later(c);
+}
+
+void http_conn_respond(struct http_conn *c, int status, const char *extra, const char *content_type,
+                       const void *body, size_t n)
+{
+    if (c->answered || c->state == CONN_CLOSING)
+        return;
+    c->keep_alive = conn_may_keep(c);
+    http_put_head(&c->out, status, c->keep_alive, extra);
+    http_put_length(&c->out, content_type, n);
+    if (!c->head_only)
+        buf_put(&c->out, body, n);
+    answer_done(c);
+}
+
+void http_conn_stream_begin(struct http_conn *c, const char *extra)
+{
+    if (c->answered || c->state == CONN_CLOSING)
+        return;
+    c->chunked =
+        c->parser.head.minor >= 1; /* HTTP/1.0 knows no chunks: the close ends the stream */
+    c->keep_alive = conn_may_keep(c) && c->chunked;
+    c->streaming = true;
+    http_put_head(&c->out, 200, c->keep_alive, extra);
+    http_put_stream(&c->out, c->chunked);
+}
+
+void http_conn_stream_put(struct http_conn *c, const void *data, size_t n)
+{
+    if (!c->streaming || c->failed || !n)
+        return;
+    if (c->chunked)
+        buf_printf(&c->out, "%zx\r\n", n);
+    buf_put(&c->out, data, n);
+    if (c->chunked)
+        buf_put(&c->out, "\r\n", 2);
+    if (conn_backlog(c) > WRITE_BACKLOG_BYTES + n) {
+        log_info("http: client reads too slowly, its stream is given up backlog_bytes=%zu",
+                 conn_backlog(c));
+        conn_fail(c);
+    }
+}
+
+void http_conn_flush(struct http_conn *c)
+{
+    conn_flush(c);
+}
+
+void http_conn_stream_end(struct http_conn *c, bool abort)
+{
+    if (!c->streaming)
+        return;
+    if (abort)
+        c->keep_alive = false;
+    else if (c->chunked)
+        buf_put(&c->out, "0\r\n\r\n", 5);
+    answer_done(c);
+}
+
+static void conn_refuse(struct http_conn *c, int status, const char *reason)
+{
+    struct buf b;
+    buf_init(&b, 4096);
+    c->server->handler.put_error(c->server->handler.ctx, &b, status, reason);
+    c->parser.head.keep_alive = false;
+    http_conn_respond(c, status, NULL, "application/json", b.data, b.len);
+    buf_fini(&b);
+}
+
+/* --- reading ------------------------------------------------------------------------------------------- */
+
+static void on_alloc(uv_handle_t *h, size_t want, uv_buf_t *b)
+{
+    struct http_conn *c = h->data;
+    *b = uv_buf_init(c->server->read_buffer, READ_BYTES);
+}
+
+static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *b)
+{
+    struct http_conn *c = stream->data;
+    if (n > 0) {
+        if (c->state == CONN_READING || c->state == CONN_BUSY)
+            conn_input(c, b->base, (size_t)n);
+        return;
+    }
+    if (!n)
+        return;
+    c->eof = true;
+    if (n == UV_EOF && c->state == CONN_READING && !http_parser_is_idle(&c->parser) &&
+        !c->answered) {
+        conn_refuse(c, 400, "the connection ended inside the request");
+        return;
+    }
+    bool asked =
+        c->state == CONN_BUSY && !c->answered; /* who waits for an answer and leaves, leaves */
+    if (n == UV_EOF && !asked && (c->answered || c->writing)) {
+        uv_read_stop(stream);
+        c->reading = false;
+        conn_resume_later(c); /* what is still to be written goes out first */
+        return;
+    }
+    conn_close(c);
+}
+
+static void conn_set_reading(struct http_conn *c, bool on)
+{
+    if (on == c->reading || c->eof)
+        return;
+    if (on)
+        uv_read_start((uv_stream_t *)&c->tcp, on_alloc, on_read);
+    else
+        uv_read_stop((uv_stream_t *)&c->tcp);
+    c->reading = on;
+}
+
+/* The head is complete: early answers, 100-continue. */
+static void conn_head(struct http_conn *c)
+{
+    struct http_server *s = c->server;
+    struct http_head *h = &c->parser.head;
+    c->head_only = h->method == HTTP_HEAD;
+    c->since_ms = uv_now(s->loop);
+    s->handler.on_head(s->handler.ctx, c, h);
+    if (!c->answered && h->expect_continue && h->has_body && h->minor >= 1) {
+        buf_puts(&c->out, "HTTP/1.1 100 Continue\r\n\r\n");
+        conn_flush(c);
+    }
+}
+
+static void conn_begin_linger(struct http_conn *c);
+
+/* The request is answered and read: wait for the next, or part. */
+static void conn_next(struct http_conn *c)
+{
+    http_parser_next(&c->parser);
+    c->answered = c->head_only = false;
+    c->state = CONN_READING;
+    c->used = true;
+    c->since_ms = c->request_ms = uv_now(c->server->loop);
+}
+
+/* One step with data[n]; returns how much was used. */
+static size_t conn_step(struct http_conn *c, const char *data, size_t n)
+{
+    struct http_server *s = c->server;
+    size_t used;
+    if (http_parser_is_idle(&c->parser) && n)
+        c->since_ms = c->request_ms = uv_now(s->loop);
+    enum http_event ev = http_parser_feed(&c->parser, data, n, &used);
+    switch (ev) {
+    case HTTP_NEED_MORE:
+        if (!http_parser_in_head(&c->parser) && used)
+            c->since_ms = uv_now(s->loop);
+        break;
+    case HTTP_HEAD_DONE:
+        conn_head(c);
+        break;
+    case HTTP_BODY_DONE:
+        if (c->answered)
+            break;
+        c->state = CONN_BUSY;
+        s->handler.on_request(s->handler.ctx, c, &c->parser.head);
+        break;
+    case HTTP_REFUSED:
+        if (!c->answered)
+            conn_refuse(c, c->parser.status, c->parser.reason);
+        else
+            c->keep_alive = false; /* the rest of a refused request's body is malformed */
+        break;
+    }
+    return used;
+}
+
+/* An answered request whose body is read through may be followed by the next one; else the connection parts. */
+static bool conn_turn(struct http_conn *c)
+{
+    if (!c->answered)
+        return c->state == CONN_READING;
+    if (!c->keep_alive) {
+        conn_begin_linger(c);
+        return false;
+    }
+    if (c->state == CONN_BUSY || c->parser.body_complete) {
+        conn_next(c);
+        return conn_backlog(c) < WRITE_BACKLOG_BYTES;
+    }
+    return true; /* swallowing the body */
+}
+
+static void conn_input(struct http_conn *c, const char *data, size_t n)
+{
+    size_t at = 0;
+    bool more = !c->in.len && conn_turn(c);
+    while (more && !c->failed && c->state != CONN_CLOSING) {
+        if (at == n && !(c->parser.body_complete && !c->answered))
+            break;
+        at += conn_step(c, data + at, n - at);
+        more = conn_turn(c);
+    }
+    if (c->state != CONN_READING && c->state != CONN_BUSY)
+        return;
+    if (at < n)
+        buf_put(&c->in, data + at, n - at);
+    conn_set_reading(c, c->in.len < PIPELINE_BYTES);
+}
+
+static void on_shutdown(uv_shutdown_t *req, int status)
+{
+    free(req);
+}
+
+static void conn_begin_linger(struct http_conn *c)
+{
+    if (c->state == CONN_LINGER || c->state == CONN_CLOSING)
+        return;
+    c->state = CONN_LINGER;
+    c->since_ms = uv_now(c->server->loop);
+    buf_fini(&c->in);
+    conn_set_reading(c, true);
+    conn_resume_later(c);
+}
+
+/* In LINGER: once everything is written, say so; then wait for the client's own end. */
+static void conn_linger(struct http_conn *c)
+{
+    if (c->writing || c->out.len)
+        return;
+    if (c->eof) {
+        conn_close(c);
+        return;
+    }
+    if (c->shut)
+        return;
+    c->shut = true;
+    c->since_ms = uv_now(c->server->loop);
+    uv_shutdown_t *req = malloc(sizeof *req);
+    if (!req || uv_shutdown(req, (uv_stream_t *)&c->tcp, on_shutdown)) {
+        free(req);
+        conn_close(c);
+    }
+}
+
+static void conn_resume(struct http_conn *c)
+{
+    if (c->state == CONN_CLOSING)
+        return;
+    if (c->failed) {
+        conn_close(c);
+        return;
+    }
+    if (c->state == CONN_LINGER) {
+        conn_linger(c);
+        return;
+    }
+    if (c->answered || c->in.len) {
+        size_t n;
+        uint8_t *in = buf_take(&c->in, &n);
+        buf_init(&c->in, PIPELINE_BYTES + READ_BYTES);
+        conn_input(c, (const char *)in, n);
+        free(in);
+    } else if (c->state == CONN_READING) {
+        conn_set_reading(c, true);
+    }
+    if (c->eof && c->state == CONN_READING && !c->writing && !c->answered)
+        conn_close(c);
+}
+
+/* --- time ---------------------------------------------------------------------------------------------- */
+
+/* While reading is stopped no EOF is seen: ask the kernel whether the client has left. */
+static bool conn_peer_left(const struct http_conn *c)
+{
+    uv_os_fd_t fd;
+    struct tcp_info info;
+    socklen_t n = sizeof info;
+    if (c->reading || c->eof || uv_fileno((const uv_handle_t *)&c->tcp, &fd) ||
+        getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n))
+        return false;
+    return info.tcpi_state != TCP_ESTABLISHED;
+}
+
+static void conn_tick_reading(struct http_conn *c, uint64_t now)
+{
+    const struct http_config *cfg = &c->server->config;
+    uint64_t waited = now - c->since_ms;
+    if (c->answered) {
+        if (waited > cfg->header_timeout_ms)
+            conn_close(c); /* the body of a refused request does not come */
+    } else if (http_parser_is_idle(&c->parser)) {
+        bool fresh = !c->used;
+        if (waited > (fresh ? cfg->header_timeout_ms : cfg->idle_timeout_ms) ||
+            (c->server->draining && !c->writing && !c->out.len && !fresh))
+            conn_close(c);
+    } else if (http_parser_in_head(&c->parser)) {
+        if (now - c->request_ms > cfg->header_timeout_ms)
+            conn_refuse(c, 408, "the request head did not arrive in time");
+    } else if (waited > cfg->header_timeout_ms || now - c->request_ms > cfg->body_timeout_ms) {
+        conn_refuse(c, 408, "the request body did not arrive in time");
+    }
+}
+
+static void conn_tick(struct http_conn *c, uint64_t now)
+{
+    if (c->writing) {
+        size_t queue = uv_stream_get_write_queue_size((uv_stream_t *)&c->tcp);
+        if (queue != c->write_queue)
+            c->write_ms = now;
+        c->write_queue = queue;
+        if (now - c->write_ms > c->server->config.idle_timeout_ms) {
+            conn_close(c);
+            return;
+        }
+    }
+    if (c->state == CONN_LINGER && c->shut && now - c->since_ms > LINGER_MS)
+        conn_close(c);
+    else if (c->state == CONN_READING)
+        conn_tick_reading(c, now);
+    else if (c->state == CONN_BUSY && conn_peer_left(c))
+        conn_close(c);
+}
+
+static void on_tick(uv_timer_t *t)
+{
+    struct http_server *s = t->data;
+    uint64_t now = uv_now(s->loop);
+    for (struct http_conn *c = s->conns, *next; c; c = next) {
+        next = c->next; /* closing unlinks only after the loop turns */
+        if (c->state != CONN_CLOSING)
+            conn_tick(c, now);
+    }
+    s->handler.on_tick(s->handler.ctx, now);
+}
+
+/* --- accepting ----------------------------------------------------------------------------------------- */
+
+static struct http_conn *conn_create(struct http_server *s)
+{
+    struct http_conn *c = calloc(1, sizeof *c);
+    if (!c)
+        return NULL;
+    if (uv_tcp_init(s->loop, &c->tcp)) {
+        free(c);
+        return NULL;
+    }
+    c->tcp.data = c;
+    c->server = s;
+    http_parser_init(&c->parser, s->config.max_body_bytes);
+    buf_init(&c->in, PIPELINE_BYTES + READ_BYTES);
+    buf_init(&c->out, OUT_MAX_BYTES);
+    c->since_ms = c->request_ms = uv_now(s->loop);
+    c->next = s->conns;
+    if (s->conns)
+        s->conns->prev = c;
+    s->conns = c;
+    s->n_handles++;
+    c->overflow = s->n_conns >= s->config.max_connections;
+    if (c->overflow)
+        s->n_overflow++;
+    else
+        s->n_conns++;
+    return c;
+}
+
+static void on_connection(uv_stream_t *listener, int status)
+{
+    struct http_server *s = listener->data;
+    if (status < 0 || s->closing) {
+        log_warn("http: accept failed: %s", uv_strerror(status));
+        return;
+    }
+    struct http_conn *c = conn_create(s);
+    if (!c) {
+        log_warn("http: out of memory for a connection");
+        return;
+    }
+    if (uv_accept(listener, (uv_stream_t *)&c->tcp) ||
+        (c->overflow && s->n_overflow > MAX_OVERFLOW)) {
+        conn_close(c);
+        return;
+    }
+    uv_tcp_nodelay(&c->tcp, 1);
+    conn_set_reading(c, true);
+    if (c->overflow)
+        conn_refuse(c, 503, "too many connections");
+}
+
+static int server_listen(struct http_server *s, struct err *e)
+{
+    const struct http_config *cfg = &s->config;
+    struct sockaddr_storage addr;
+    if (uv_ip4_addr(cfg->listen, cfg->port, (struct sockaddr_in *)&addr) &&
+        uv_ip6_addr(cfg->listen, cfg->port, (struct sockaddr_in6 *)&addr))
+        return err_set(e, ERR_CONFIG, "listen address %s is no IPv4 or IPv6 address", cfg->listen);
+    int rc = uv_tcp_bind(&s->listener, (struct sockaddr *)&addr, 0);
+    if (!rc)
+        rc = uv_listen((uv_stream_t *)&s->listener, BACKLOG, on_connection);
+    if (rc)
+        return err_set(e, ERR_SYS, "cannot listen on %s port %u: %s", cfg->listen, cfg->port,
+                       uv_strerror(rc));
+    int len = sizeof addr;
+    uv_tcp_getsockname(&s->listener, (struct sockaddr *)&addr, &len);
+    s->port = ntohs(addr.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&addr)->sin6_port
+                                               : ((struct sockaddr_in *)&addr)->sin_port);
+    return 0;
+}
+
+int http_server_create(struct http_server **out, uv_loop_t *loop, const struct http_config *cfg,
+                       const struct http_handler *h, struct err *e)
+{
+    struct http_server *s = calloc(1, sizeof *s);
+    if (!s)
+        return err_set(e, ERR_NOMEM, "out of memory for the HTTP server");
+    s->loop = loop;
+    s->config = *cfg;
+    s->handler = *h;
+    if (uv_tcp_init(loop, &s->listener)) {
+        free(s);
+        return err_set(e, ERR_SYS, "cannot make a socket");
+    }
+    uv_timer_init(loop, &s->tick);
+    uv_idle_init(loop, &s->idle);
+    s->listener.data = s->tick.data = s->idle.data = s;
+    s->n_handles = 3;
+    int rc = server_listen(s, e);
+    if (rc) {
+        http_server_close(s, NULL, NULL);
+        return rc;
+    }
+    uv_timer_start(&s->tick, on_tick, TICK_MS, TICK_MS);
+    *out = s;
+    return 0;
+}
+
+static void on_server_handle_closed(uv_handle_t *h)
+{
+    server_handle_closed(h->data);
+}
+
+void http_server_close(struct http_server *s, void (*done)(void *ctx), void *ctx)
+{
+    s->closing = true;
+    s->done = done;
+    s->done_ctx = ctx;
+    for (struct http_conn *c = s->conns, *next; c; c = next) {
+        next = c->next;
+        conn_close(c);
+    }
+    uv_close((uv_handle_t *)&s->listener, on_server_handle_closed);
+    uv_close((uv_handle_t *)&s->tick, on_server_handle_closed);
+    uv_close((uv_handle_t *)&s->idle, on_server_handle_closed);
+}
+
+void http_server_drain(struct http_server *s)
+{
+    s->draining = true;
+}
+
+uint16_t http_server_port(const struct http_server *s)
+{
+    return s->port;
+}
+
+uint32_t http_server_n_connections(const struct http_server *s)
+{
+    return s->n_conns;
+}
+
+void http_conn_set_user(struct http_conn *c, void *user)
+{
+    c->user = user;
+}
+
+void *http_conn_user(const struct http_conn *c)
+{
+    return c->user;
+}
+
+struct buf *http_conn_body(struct http_conn *c)
+{
+    return &c->parser.body;
+}
