@@ -1,0 +1,245 @@
+/* run.c - `exaserve run`: the same service on this machine alone, by mpirun, in the foreground. No Slurm, no root. */
+#include "base/clock.h"
+#include "base/file.h"
+#include "cli/commands.h"
+#include "cli/run_pack.h"
+#include "cli/run_world.h"
+#include "cli/say.h"
+#include "cli/target.h"
+#include "config/config.h"
+#include "slurm/owner.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    POLL_US = 200 * 1000,
+    START_SLACK_S = 60, /* the service itself keeps start_deadline; this is for one that hangs */
+    END_SLACK_S = 30,
+    LOG_LINES = 20,
+};
+
+struct args {
+    uint64_t port, replicas, context, slots, threads, start_deadline_s, grace_s;
+    const char *listen, *name;
+    bool keep;
+};
+
+static int text_set(char **field, const char *text, struct err *e)
+{
+    char *own = strdup(text);
+    if (!own)
+        return err_set(e, ERR_NOMEM, "out of memory");
+    free(*field);
+    *field = own;
+    return 0;
+}
+
+/* serve.yaml of this run: what a person would have written for it. */
+static int config_write(const struct args *a, const char *pack, const char *dir, struct err *e)
+{
+    static const char BASE[] = "models: [{pack: x}]\n";
+    char path[RUNDIR_PATH_BYTES], *text = NULL;
+    struct config *c = NULL, *again = NULL;
+    int rc = config_parse(&c, BASE, sizeof BASE - 1, "exaserve run", e);
+    if (rc)
+        return rc;
+    struct config_model *m = &c->models[0];
+    m->replicas = (uint32_t)a->replicas;
+    m->context = (uint32_t)a->context;
+    m->slots = (uint32_t)a->slots;
+    m->threads = (uint32_t)a->threads;
+    c->port = (uint32_t)a->port;
+    c->start_deadline_s = (uint32_t)a->start_deadline_s;
+    c->grace_s = (uint32_t)a->grace_s;
+    rc = text_set(&m->pack, pack, e);
+    if (!rc && a->name)
+        rc = text_set(&m->name, a->name, e);
+    if (!rc)
+        rc = text_set(&c->listen, a->listen, e);
+    if (!rc)
+        rc = config_dump(c, &text, e);
+    if (!rc)
+        rc = path_join(path, sizeof path, e, "%s/serve.yaml", dir);
+    if (!rc)
+        rc = file_publish(path, text, strlen(text), 0600, e);
+    if (!rc)
+        rc = config_load(&again, path, e); /* a name or address that no file may have either */
+    config_free(again);
+    config_free(c);
+    free(text);
+    return rc;
+}
+
+/* BASE/local/run-PID. A directory of that name belongs to a process that is gone. */
+static int dir_create(struct target *t, struct err *e)
+{
+    t->local = true;
+    snprintf(t->cluster, sizeof t->cluster, "local");
+    snprintf(t->job, sizeof t->job, "run-%d", (int)getpid());
+    int rc = rundir_path(t->dir, sizeof t->dir, t->cluster, t->job, e);
+    if (!rc)
+        rc = dir_remove(t->dir, e);
+    if (!rc)
+        rc = rundir_create(t->dir, e);
+    if (!rc)
+        rc = owner_write(t->dir, e);
+    snprintf(t->log, sizeof t->log, "%s/world.log", t->dir);
+    return rc;
+}
+
+static void tell_ready(const struct target *t)
+{
+    const struct endpoint *p = &t->endpoint;
+    printf("%s: %s\n  url  %s/v1\n  key  %s\n  try  exaserve chat %s\n"
+           "  or   curl %s/v1/chat/completions -H 'Authorization: Bearer %s' \\\n"
+           "         -H 'Content-Type: application/json' \\\n"
+           "         -d "
+           "'{\"model\":\"%s\",\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}]}'\n"
+           "Ctrl-C ends it.\n",
+           p->state, p->progress, p->urls[0], p->key, t->job, p->urls[0], p->key, p->model);
+    fflush(stdout);
+}
+
+/* From the start until a signal (0), or until the world fails. */
+static int watch(struct target *t, struct world *w, const struct args *a, struct err *e)
+{
+    struct progress_line line = {""};
+    bool ready = false;
+    uint64_t deadline = clock_now_us() + (a->start_deadline_s + START_SLACK_S) * 1000000;
+    for (;;) {
+        if (world_signal(w, POLL_US))
+            return 0;
+        struct err why = ERR_INIT;
+        int rc = target_endpoint(t, &why);
+        if (rc && rc != ERR_AGAIN)
+            return err_set(e, rc, "%s", why.text);
+        if (!rc && !ready && target_serves(t) && t->endpoint.n_urls) {
+            ready = true;
+            tell_ready(t);
+        } else if (!rc) {
+            say_progress(&line, "%s: %s", t->endpoint.state, t->endpoint.progress);
+        }
+        if (!rc && strcmp(t->endpoint.state, "FAILED") == 0)
+            return err_set(e, ERR_PEER, "the service failed: %s", t->endpoint.progress);
+        if (!world_running(w)) {
+            if (!rc && strcmp(t->endpoint.state, "STOPPED") == 0)
+                return 0;
+            return err_set(e, ready ? ERR_SYS : ERR_PEER, "the service ended %s (mpirun: exit %d)",
+                           ready ? "by itself" : "before it was ready", w->status);
+        }
+        if (!ready && clock_now_us() >= deadline)
+            return err_set(e, ERR_TIMEOUT, "the service is not ready after %" PRIu64 " s",
+                           a->start_deadline_s + START_SLACK_S);
+    }
+}
+
+/* Running requests finish; a second signal ends them. */
+static int drain(struct target *t, struct world *w, const struct args *a, struct err *e)
+{
+    struct progress_line line = {""};
+    uint64_t deadline = clock_now_us() + (a->grace_s + END_SLACK_S) * 1000000;
+    if (!world_running(w))
+        return 0;
+    say_progress(&line, "ending: running requests have %" PRIu64 " s (again: at once)", a->grace_s);
+    world_drain(w);
+    while (world_running(w)) {
+        if (world_signal(w, POLL_US)) {
+            say_progress(&line, "ending at once");
+            return 0;
+        }
+        if (target_endpoint(t, NULL) == 0 && !target_serves(t))
+            say_progress(&line, "%s: %s", t->endpoint.state, t->endpoint.progress);
+        if (clock_now_us() >= deadline)
+            return err_set(e, ERR_TIMEOUT, "the service did not end by itself in %" PRIu64 " s",
+                           a->grace_s + END_SLACK_S);
+    }
+    return 0;
+}
+
+static int serve(struct target *t, const struct args *a, const char *model, struct err *e)
+{
+    char pack[PATH_MAX], name[160];
+    uint32_t n_ranks;
+    struct world w = {0};
+    int rc = run_pack(model, pack, sizeof pack, name, sizeof name, e);
+    if (rc)
+        return rc;
+    world_block_signals();
+    rc = dir_create(t, e);
+    if (!rc)
+        rc = config_write(a, pack, t->dir, e);
+    if (!rc)
+        rc = world_plan(t->dir, &n_ranks, e);
+    if (!rc) {
+        fprintf(stderr, "starting %s: %" PRIu32 " processes on this machine, log %s\n", name,
+                n_ranks, t->log);
+        rc = world_start(&w, t->dir, n_ranks, e);
+    }
+    if (rc)
+        return rc;
+    rc = watch(t, &w, a, e);
+    if (!rc)
+        rc = drain(t, &w, a, e);
+    world_kill(&w);
+    return rc;
+}
+
+static int run(int argc, char **argv)
+{
+    struct args a = {
+        .replicas = 1, .slots = 8, .start_deadline_s = 900, .grace_s = 30, .listen = "127.0.0.1"};
+    const struct opt opts[] = {
+        {"port", 'p', OPT_UINT, "PORT", &a.port, 0, 65535, "TCP port (any free one)"},
+        {"listen", 0, OPT_TEXT, "ADDRESS", &a.listen,
+         .help = "address to listen on (127.0.0.1; 0.0.0.0: reachable from outside)"},
+        {"replicas", 'r', OPT_UINT, "N", &a.replicas, 1, 1024, "replicas of the model (1)"},
+        {"context", 'c', OPT_UINT, "N", &a.context, 16, 1 << 20,
+         "longest prompt and answer, in tokens (the model's, at most 4096)"},
+        {"slots", 's', OPT_UINT, "N", &a.slots, 1, 256, "requests at once in a replica (8)"},
+        {"threads", 't', OPT_UINT, "N", &a.threads, 1, 1024,
+         "compute threads of a replica (its share of the cores)"},
+        {"name", 'n', OPT_TEXT, "NAME", &a.name, .help = "model name (the one in the file)"},
+        {"start-deadline", 0, OPT_UINT, "SECONDS", &a.start_deadline_s, 10, 86400,
+         "give up when it is not ready by then (900)"},
+        {"grace", 0, OPT_UINT, "SECONDS", &a.grace_s, 0, 3600,
+         "how long running requests may go on at the end (30)"},
+        {"keep", 'k', OPT_FLAG, .value = &a.keep, .help = "keep the run directory with its logs"},
+        {.name = NULL},
+    };
+    const char *operand[OPT_MAX_OPERANDS];
+    int code = opt_parse(&COMMAND_RUN, opts, argc, argv, operand);
+    if (code != OPT_GO_ON)
+        return code;
+    struct err e = ERR_INIT;
+    struct target *t = calloc(1, sizeof *t);
+    int rc = t ? serve(t, &a, operand[0], &e) : err_set(&e, ERR_NOMEM, "out of memory");
+    code = rc ? say_error("run", &e) : EXIT_READY;
+    if (rc && t && t->log[0]) {
+        say_log_tail(t->log, LOG_LINES);
+        fprintf(stderr, "kept for you: %s\n", t->dir);
+    } else if (!rc && !a.keep) {
+        dir_remove(t->dir, NULL);
+    }
+    free(t);
+    return code;
+}
+
+const struct command COMMAND_RUN = {
+    .name = "run",
+    .operands = "MODEL.gguf|MODEL.h5",
+    .min_operands = 1,
+    .max_operands = 1,
+    .summary = "serve a model on this machine, without Slurm",
+    .details = "Serve a model on this machine: the same processes as in a Slurm job, started by "
+               "mpirun. It\n"
+               "stays in the foreground; Ctrl-C or SIGTERM lets running requests finish and ends "
+               "it (exit\n"
+               "code 0). A GGUF file is packed once into the cache (EXASERVE_CACHE, default\n"
+               "${TMPDIR:-/tmp}/exaserve-UID). `exaserve chat` in another terminal talks to it.\n",
+    .run = run,
+};

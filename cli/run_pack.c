@@ -1,0 +1,117 @@
+/* run_pack.c - see run_pack.h. A cached pack is named by the file's name, size and time of change: another file never gets it. */
+#include "cli/run_pack.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "hdf5io/pack.h"
+#include "model/gguf.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { PROGRESS_US = 1000 * 1000, STEM_BYTES = 80 };
+
+int cache_dir(char *out, size_t cap, struct err *e)
+{
+    const char *set = getenv("EXASERVE_CACHE"), *tmp = getenv("TMPDIR");
+    int rc = set && *set ? path_join(out, cap, e, "%s", set)
+                         : path_join(out, cap, e, "%s/exaserve-%u", tmp && *tmp ? tmp : "/tmp",
+                                     (unsigned)geteuid());
+    return rc ? rc : dir_make_private(out, e);
+}
+
+static void show_progress(void *ctx, uint64_t done, uint64_t total)
+{
+    uint64_t *last = ctx, now = clock_now_us();
+    if (now - *last < PROGRESS_US)
+        return;
+    *last = now;
+    fprintf(stderr, "packing: %3.0f %%\n", total ? 100.0 * (double)done / (double)total : 100.0);
+}
+
+static bool is_gguf(const char *path)
+{
+    char magic[4] = "";
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    bool yes = fd >= 0 && read(fd, magic, 4) == 4 && memcmp(magic, "GGUF", 4) == 0;
+    if (fd >= 0)
+        close(fd);
+    return yes;
+}
+
+/* CACHE/packs/STEM-SIZE-MTIME.h5 */
+static int cached_path(const char *model, char *path, size_t cap, struct err *e)
+{
+    char dir[PATH_MAX], packs[PATH_MAX], stem[STEM_BYTES];
+    struct stat st;
+    if (stat(model, &st) != 0)
+        return err_sys(e, errno, "cannot look at %s", model);
+    const char *base = strrchr(model, '/');
+    snprintf(stem, sizeof stem, "%.*s", STEM_BYTES - 1, base ? base + 1 : model);
+    char *dot = strrchr(stem, '.');
+    if (dot && dot != stem)
+        *dot = 0;
+    int rc = cache_dir(dir, sizeof dir, e);
+    if (!rc)
+        rc = path_join(packs, sizeof packs, e, "%s/packs", dir);
+    if (!rc)
+        rc = dir_make_private(packs, e);
+    return rc ? rc
+              : path_join(path, cap, e, "%s/%s-%lld-%lld.%09ld.h5", packs, stem,
+                          (long long)st.st_size, (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
+}
+
+static int make(const char *model, const char *path, struct err *e)
+{
+    struct gguf g;
+    int rc = gguf_open(&g, model, e);
+    if (rc)
+        return rc;
+    uint64_t begin = clock_now_us(), last = begin;
+    fprintf(stderr, "packing %s (%.1f MB), once: it is kept in %s\n", model,
+            (double)g.index.data_bytes / 1e6, path);
+    rc = pack_write(path, &g.index, &g.meta, g.tensor_data, show_progress, &last, e);
+    gguf_close(&g);
+    return rc;
+}
+
+static int name_read(const char *path, char *name, size_t cap, struct err *e)
+{
+    struct pack p;
+    struct model_meta m;
+    int rc = pack_open(&p, path, e);
+    if (rc)
+        return rc;
+    rc = meta_decode(&m, p.meta_bytes, p.meta_n_bytes, e);
+    if (!rc) {
+        snprintf(name, cap, "%s", m.name);
+        meta_fini(&m);
+    }
+    pack_close(&p);
+    return rc;
+}
+
+int run_pack(const char *model, char *path, size_t cap, char *name, size_t name_cap, struct err *e)
+{
+    char full[PATH_MAX];
+    if (!realpath(model, full))
+        return err_set(e, ERR_CONFIG, "%s: %s", model, strerror(errno));
+    if (!is_gguf(full)) {
+        int rc = name_read(full, name, name_cap, e);
+        return rc ? rc : path_join(path, cap, e, "%s", full);
+    }
+    int rc = cached_path(full, path, cap, e);
+    if (rc)
+        return rc;
+    if (name_read(path, name, name_cap, NULL) == 0)
+        return 0;
+    rc = make(full, path, e); /* none yet, or a damaged one: replaced */
+    return rc ? rc : name_read(path, name, name_cap, e);
+}

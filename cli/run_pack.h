@@ -1,0 +1,15 @@
+/* run_pack.h - the pack for `exaserve run`: a pack as it is, or one made of a GGUF file and kept in the cache.
+ */
+#ifndef EXA_CLI_RUN_PACK_H
+#define EXA_CLI_RUN_PACK_H
+
+#include "base/err.h"
+
+#include <stddef.h>
+
+/* Absolute path of the pack of a model file (.h5, or GGUF by its content), and the model's name. Progress on standard error. */
+int run_pack(const char *model, char *path, size_t cap, char *name, size_t name_cap, struct err *e);
+/* EXASERVE_CACHE or ${TMPDIR:-/tmp}/exaserve-UID, made private. */
+int cache_dir(char *out, size_t cap, struct err *e);
+
+#endif

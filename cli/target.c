@@ -1,0 +1,97 @@
+/* target.c - see target.h. */
+#include "cli/target.h"
+
+#include "base/file.h"
+#include "slurm/cluster.h"
+#include "slurm/owner.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* cluster and job are the last two parts of the run directory. */
+static void names_from_dir(struct target *t)
+{
+    char path[RUNDIR_PATH_BYTES];
+    snprintf(path, sizeof path, "%s", t->dir);
+    char *job = strrchr(path, '/');
+    if (!job)
+        return;
+    *job++ = 0;
+    char *cluster = strrchr(path, '/');
+    snprintf(t->job, sizeof t->job, "%.63s", job);
+    snprintf(t->cluster, sizeof t->cluster, "%.63s", cluster ? cluster + 1 : "");
+    t->local = strcmp(t->cluster, "local") == 0;
+    if (t->local)
+        snprintf(t->log, sizeof t->log, "%s/world.log", t->dir);
+    else
+        snprintf(t->log, sizeof t->log, "%s/%s.log", path, t->job);
+}
+
+int target_find(struct target *t, const char *job, struct err *e)
+{
+    memset(t, 0, sizeof *t);
+    int rc = rundir_find(job, t->dir, sizeof t->dir, e);
+    if (!rc) {
+        names_from_dir(t);
+        return 0;
+    }
+    /* A job that was not submitted by this command, and has not begun: Slurm alone knows it. */
+    t->dir[0] = 0;
+    if (rc != ERR_CONFIG || !job || job_query(job, &t->state, NULL) != 0 ||
+        strcmp(t->state.state, "GONE") == 0)
+        return rc;
+    t->has_state = true;
+    snprintf(t->job, sizeof t->job, "%.63s", job);
+    cluster_name(t->cluster, sizeof t->cluster);
+    if (e)
+        *e = (struct err)ERR_INIT;
+    return 0;
+}
+
+int target_endpoint(struct target *t, struct err *e)
+{
+    if (!t->dir[0])
+        return err_set(e, ERR_AGAIN, "job %s has not begun", t->job);
+    int rc = endpoint_read(t->dir, &t->endpoint, e);
+    t->has_endpoint = rc == 0;
+    return rc;
+}
+
+int target_state(struct target *t, struct err *e)
+{
+    if (t->local) {
+        t->owner = 0;
+        int rc = owner_find(t->dir, &t->owner, e);
+        return rc == ERR_AGAIN ? 0 : rc;
+    }
+    int rc = job_query(t->job, &t->state, e);
+    t->has_state = rc == 0;
+    return rc;
+}
+
+bool target_ended(const struct target *t)
+{
+    return t->local ? t->owner == 0 : t->has_state && job_state_ended(t->state.state);
+}
+
+bool target_serves(const struct target *t)
+{
+    return t->has_endpoint &&
+           (strcmp(t->endpoint.state, "READY") == 0 || strcmp(t->endpoint.state, "DEGRADED") == 0);
+}
+
+int target_urls(struct target *t, struct err *e)
+{
+    int rc = target_endpoint(t, e);
+    if (rc && rc != ERR_AGAIN)
+        return rc;
+    if (!rc && t->endpoint.n_urls)
+        return 0;
+    if (!rc)
+        return err_set(e, ERR_AGAIN, "job %s has no URL yet: %s: %s", t->job, t->endpoint.state,
+                       t->endpoint.progress);
+    if (target_state(t, NULL) == 0 && target_ended(t))
+        return err_set(e, ERR_AGAIN, "job %s has ended", t->job);
+    return err_set(e, ERR_AGAIN, "job %s has no URL yet%s%s%s", t->job, t->has_state ? " (" : "",
+                   t->has_state ? t->state.state : "", t->has_state ? ")" : "");
+}

@@ -1,0 +1,37 @@
+/* target.h - the service that a command is about: its job, its run directory, and what both say now.
+ */
+#ifndef EXA_CLI_TARGET_H
+#define EXA_CLI_TARGET_H
+
+#include "slurm/job.h"
+#include "slurm/rundir.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct target {
+    char dir[RUNDIR_PATH_BYTES]; /* "": a job that Slurm knows, without a run directory yet */
+    char cluster[64], job[64];
+    char log[RUNDIR_PATH_BYTES + 96]; /* of the job script; of mpirun for a local run */
+    bool local;                       /* started by `exaserve run` */
+    bool has_endpoint;
+    struct endpoint endpoint;
+    bool has_state; /* Slurm answered (never for a local run) */
+    struct job_state state;
+    pid_t owner; /* a local run's process; 0: it is gone */
+};
+
+/* job NULL: the newest. ERR_CONFIG: no such job. */
+int target_find(struct target *t, const char *job, struct err *e);
+/* Read endpoint.json again. ERR_AGAIN: not there yet. */
+int target_endpoint(struct target *t, struct err *e);
+/* Ask Slurm, or look for the process. */
+int target_state(struct target *t, struct err *e);
+/* It will not come (back) up: by target_state's last answer. */
+bool target_ended(const struct target *t);
+/* READY or DEGRADED by its own word. */
+bool target_serves(const struct target *t);
+/* For commands that need URLs: both of the above, or ERR_AGAIN with the reason in one sentence. */
+int target_urls(struct target *t, struct err *e);
+
+#endif
