@@ -53,7 +53,10 @@ static int open_file(struct reader *r, const char *path, struct err *e)
 
 static int read_manifest(const struct reader *r, char text[MANIFEST_BYTES], struct err *e)
 {
-    if (H5Aexists(r->file, "manifest") <= 0)
+    htri_t there = H5Aexists(r->file, "manifest");
+    if (there < 0)
+        return h5_error(e, ERR_FORMAT, "cannot find the manifest");
+    if (there == 0)
         return err_set(e, ERR_FORMAT, "not a pack: no manifest");
     hid_t attr = H5Aopen(r->file, "manifest", H5P_DEFAULT), type = -1, space = -1;
     int rc = 0;
@@ -79,11 +82,20 @@ static int read_manifest(const struct reader *r, char text[MANIFEST_BYTES], stru
     return rc;
 }
 
-static bool hard_link(hid_t where, const char *name)
+/* 0: name is a hard link below where. */
+static int check_link(hid_t where, const char *name, const char *what, struct err *e)
 {
     H5L_info_t info;
-    return H5Lexists(where, name, H5P_DEFAULT) > 0 &&
-           H5Lget_info(where, name, &info, H5P_DEFAULT) >= 0 && info.type == H5L_TYPE_HARD;
+    htri_t there = H5Lexists(where, name, H5P_DEFAULT);
+    if (there < 0)
+        return h5_error(e, ERR_FORMAT, "cannot find %s %s", what, name);
+    if (there == 0)
+        return err_set(e, ERR_FORMAT, "%s %s is missing", what, name);
+    if (H5Lget_info(where, name, &info, H5P_DEFAULT) < 0)
+        return h5_error(e, ERR_FORMAT, "cannot read the link of %s %s", what, name);
+    if (info.type != H5L_TYPE_HARD)
+        return err_set(e, ERR_FORMAT, "%s %s is a link to elsewhere", what, name);
+    return 0;
 }
 
 /* Is it contiguous uint8[*n_bytes] inside this file? offset: where. */
@@ -127,14 +139,13 @@ static int check_layout(const struct reader *r, hid_t set, const char *name, uin
 static int open_data(const struct reader *r, hid_t where, const char *name, hid_t *set,
                      uint64_t *n_bytes, uint64_t *offset, struct err *e)
 {
-    if (!hard_link(where, name)) {
-        H5Eclear2(H5E_DEFAULT);
-        return err_set(e, ERR_FORMAT, "dataset %s is missing, or a link", name);
-    }
+    int rc = check_link(where, name, "dataset", e);
+    if (rc)
+        return rc;
     *set = H5Dopen2(where, name, H5P_DEFAULT);
     if (*set < 0)
         return h5_error(e, ERR_FORMAT, "cannot open dataset %s", name);
-    int rc = check_layout(r, *set, name, n_bytes, offset, e);
+    rc = check_layout(r, *set, name, n_bytes, offset, e);
     if (rc)
         H5Dclose(*set);
     return rc;
@@ -198,11 +209,12 @@ static int read_meta(struct reader *r, struct err *e)
 static int find_tensors(struct reader *r, struct err *e)
 {
     struct pack *p = &r->pack;
-    if (!hard_link(r->file, "tensors") ||
-        (r->tensors = H5Gopen2(r->file, "tensors", H5P_DEFAULT)) < 0) {
-        H5Eclear2(H5E_DEFAULT);
-        return err_set(e, ERR_FORMAT, "group tensors is missing, or a link");
-    }
+    int rc = check_link(r->file, "tensors", "group", e);
+    if (rc)
+        return rc;
+    r->tensors = H5Gopen2(r->file, "tensors", H5P_DEFAULT);
+    if (r->tensors < 0)
+        return h5_error(e, ERR_FORMAT, "cannot open group tensors");
     p->file_offset = calloc(p->index.n_tensors, sizeof *p->file_offset);
     if (!p->file_offset)
         return err_set(e, ERR_NOMEM, "out of memory for %" PRIu32 " offsets", p->index.n_tensors);
@@ -210,7 +222,7 @@ static int find_tensors(struct reader *r, struct err *e)
         const struct tensor_info *t = &p->index.tensors[i];
         hid_t set;
         uint64_t n_bytes;
-        int rc = open_data(r, r->tensors, t->name, &set, &n_bytes, &p->file_offset[i], e);
+        rc = open_data(r, r->tensors, t->name, &set, &n_bytes, &p->file_offset[i], e);
         if (rc)
             return rc;
         H5Dclose(set);
