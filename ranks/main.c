@@ -24,7 +24,7 @@ static const char USAGE[] =
     "  --probe        print this node's host, rack and zone in one line, for --plan\n"
     "  --prepare      check the configuration; make the run directory with secret and key\n"
     "  --plan         lay out the roles over the nodes: writes DIR/attempt-N/{layout.json,hosts}, "
-    "prints \"RANKS NODES\"\n"
+    "prints ranks and nodes\n"
     "  --config FILE  the service's configuration\n"
     "  --run-dir DIR  the service's run directory, on a file system that all nodes share\n"
     "  --attempt N    which start of the world this is (default 1)\n"

@@ -15,7 +15,7 @@
 
 #define PROBE_MARK "EXASERVE-NODE"
 
-enum { NODES_FILE_MAX_BYTES = 4 << 20, CONFIG_MAX_BYTES = 1 << 20 };
+enum { NODES_FILE_MAX_BYTES = 4 << 20 };
 
 int plan_probe(struct err *e)
 {
@@ -33,20 +33,19 @@ int plan_probe(struct err *e)
 int plan_prepare(const char *config_path, const char *run_dir, struct err *e)
 {
     struct config *c = NULL;
-    struct buf text;
+    char *text = NULL;
     char yaml[RUNDIR_PATH_BYTES + 32];
-    buf_init(&text, CONFIG_MAX_BYTES);
     int rc = config_load(&c, config_path, e);
-    config_free(rc ? NULL : c);
     if (!rc)
         rc = rundir_create(run_dir, e);
     if (!rc)
-        rc = file_read(config_path, &text, e);
+        rc = config_dump(c, &text, e); /* not a copy: relative paths are meant from the original's folder */
     if (!rc)
         rc = path_join(yaml, sizeof yaml, e, "%s/serve.yaml", run_dir);
     if (!rc)
-        rc = file_publish(yaml, text.data, text.len, 0600, e);
-    buf_fini(&text);
+        rc = file_publish(yaml, text, strlen(text), 0600, e);
+    free(text);
+    config_free(c);
     return rc;
 }
 
@@ -137,7 +136,7 @@ int plan_make(const char *config_path, const char *run_dir, uint32_t attempt,
     if (!rc)
         rc = layout_write(&l, json, hosts, e);
     if (!rc)
-        printf("%u %u\n", l.n_ranks, l.n_nodes);
+        printf("%u\n%u\n", l.n_ranks, l.n_nodes);
     layout_fini(&l);
     free(nodes);
     config_free(c);

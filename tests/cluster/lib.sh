@@ -148,3 +148,21 @@ show_service() {
     done
     tail -n 40 "$BASE"/*/*.log "$HOME_DIR"/slurm-*.out 2>/dev/null | cut -c1-300 | diag
 }
+# "ROLE HOST PID" of a rank of a job (the pid inside its node), from its own log line: JOB RANK
+rank_at() {
+    job_log "$1" | sed -n "s|.* \([a-z]*\)/$2 start: on \([^ ]*\) pid=\([0-9]*\) .*|\1 \2 \3|p" | tail -1
+}
+# ranks of a role, one "RANK HOST PID" a line: JOB ROLE
+ranks_with_role() {
+    job_log "$1" | sed -n "s|.* $2/\([0-9]*\) start: on \([^ ]*\) pid=\([0-9]*\) .*|\1 \2 \3|p" | sort -n
+}
+ready_count() { # JOB [URL-INDEX]: replicas that this router may use now
+    api "$1" "${2:-0}" /health/ready | jq -r .n_ready
+}
+has_ready() { [ "$(ready_count "$1" "${3:-0}")" = "$2" ]; } # JOB N [URL-INDEX]
+leftovers() { # NODE…: processes of the service and names in /dev/shm that are still there
+    local node
+    for node in "$@"; do
+        "$VC" exec "$node" sh -c 'pgrep -x -l "exaserved|exaserve-engin.*"; ls /dev/shm' 2>/dev/null | sed "s/^/$node /"
+    done
+}
