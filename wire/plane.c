@@ -68,6 +68,11 @@ static bool is_half_open(const struct link *l)
     return l->state == LINK_ACCEPTED || l->state == LINK_CHALLENGED;
 }
 
+static bool is_dialing(const struct link *l)
+{
+    return l->state == LINK_DIALED || l->state == LINK_PROVING;
+}
+
 /* Take the link out of wherever it stands; the caller gives it its next state. */
 static void link_detach(struct plane *p, struct link *l)
 {
@@ -153,7 +158,7 @@ int plane_address(struct plane *p, struct buf *out, struct err *e)
 static struct link *dialing_to(const struct plane *p, uint32_t member)
 {
     for (struct link *l = p->waiting; l; l = l->next)
-        if (l->state == LINK_DIALED && l->member == member)
+        if (is_dialing(l) && l->member == member)
             return l;
     return NULL;
 }
@@ -226,6 +231,7 @@ static void deadline_passed(struct plane *p, struct link *l)
     struct err why = ERR_INIT;
     switch (l->state) {
     case LINK_DIALED:
+    case LINK_PROVING:
         err_set(&why, ERR_TIMEOUT, "member %u did not answer HELLO within %d ms", l->member,
                 PLANE_HELLO_TIMEOUT_MS);
         uint32_t member = l->member;
@@ -234,6 +240,7 @@ static void deadline_passed(struct plane *p, struct link *l)
         break;
     case LINK_ACCEPTED:
     case LINK_CHALLENGED:
+    case LINK_WELCOMED:
         log_warn("plane: closed a connection that did not prove itself within %d ms",
                  PLANE_HELLO_TIMEOUT_MS);
         link_release(p, l);
@@ -338,6 +345,21 @@ bool core_may_accept(const struct plane *p)
     return !p->closing && p->n_half_open < PLANE_MAX_HALF_OPEN;
 }
 
+bool core_make_room(struct plane *p)
+{
+    struct link *oldest = NULL;
+    for (struct link *l = p->waiting; l; l = l->next)
+        if (is_half_open(l) && l->deadline_us && (!oldest || l->deadline_us < oldest->deadline_us))
+            oldest = l;
+    uint64_t left_us = (PLANE_HELLO_TIMEOUT_MS - PLANE_EVICT_MS) * UINT64_C(1000);
+    if (!oldest || oldest->deadline_us > p->now_us + left_us)
+        return false;
+    log_warn("plane: %d connections have not proved themselves: closed the oldest of them",
+             PLANE_MAX_HALF_OPEN);
+    link_release(p, oldest);
+    return true;
+}
+
 void core_accepted(struct plane *p, struct link *l)
 {
     l->client = false;
@@ -348,7 +370,10 @@ void core_accepted(struct plane *p, struct link *l)
 
 size_t core_max_body(const struct link *l)
 {
-    return l->state == LINK_UP ? PLANE_MAX_MESSAGE : HELLO_MAX_BYTES;
+    if (l->state == LINK_UP)
+        return PLANE_MAX_MESSAGE;
+    return l->state == LINK_PROVING || l->state == LINK_WELCOMED ? VIA_MAX_BYTES + HELLO_MAX_BYTES
+                                                                 : HELLO_MAX_BYTES;
 }
 
 /* The link proved itself: it takes the place of what was there under its member id. */
@@ -379,6 +404,31 @@ static void link_up(struct plane *p, struct link *l)
     }
 }
 
+static struct hello_pair pair_of(const struct plane *p, const struct link *l)
+{
+    return (struct hello_pair){.key = &p->self,
+                               .protocol = p->protocol,
+                               .client = l->client ? &l->us : &l->them,
+                               .server = l->client ? &l->them : &l->us};
+}
+
+/* Both sides are known and one has proved itself: from here on frames can be told apart. */
+static void tokens_set(struct plane *p, struct link *l)
+{
+    struct hello_pair pair = pair_of(p, l);
+    l->tx_token = hello_token(l->client ? TOKEN_TO_SERVER : TOKEN_TO_CLIENT, &pair);
+    l->rx_token = hello_token(l->client ? TOKEN_TO_CLIENT : TOKEN_TO_SERVER, &pair);
+    p->ops->bind(p, l);
+}
+
+static void refuse_secret(struct plane *p, struct link *l)
+{
+    struct err why = ERR_INIT;
+    err_set(&why, ERR_PROTO, "member %u (build %s) does not know the job secret of member %u",
+            l->them.member, l->them.build, p->self.member);
+    refuse(p, l, REFUSE_SECRET, &why);
+}
+
 static void on_hello(struct plane *p, struct link *l, const uint8_t *body, size_t n)
 {
     struct err why = ERR_INIT;
@@ -399,8 +449,9 @@ static void on_hello(struct plane *p, struct link *l, const uint8_t *body, size_
     l->state = LINK_CHALLENGED;
     side_fill(p, &l->us);
     struct hello answer = {.protocol = p->protocol, .side = l->us};
+    struct hello_pair pair = pair_of(p, l);
     uint8_t proof[SHA256_BYTES];
-    hello_sum(proof, PROOF_SERVER, p->protocol, &p->self, &l->them, &l->us);
+    hello_sum(proof, PROOF_SERVER, &pair, NULL, 0);
     struct buf b;
     buf_init(&b, HELLO_MAX_BYTES);
     challenge_put(&b, &answer, proof);
@@ -426,37 +477,82 @@ static void on_challenge(struct plane *p, struct link *l, const uint8_t *body, s
         return;
     }
     l->them = h.side;
-    hello_sum(expected, PROOF_SERVER, p->protocol, &p->self, &l->us, &l->them);
+    struct hello_pair pair = pair_of(p, l);
+    hello_sum(expected, PROOF_SERVER, &pair, NULL, 0);
     if (!digest_equal(proof, expected, sizeof proof)) {
-        err_set(&why, ERR_PROTO, "member %u (build %s) does not know the job secret of member %u",
-                l->member, l->them.build, p->self.member);
-        refuse(p, l, REFUSE_SECRET, &why);
+        refuse_secret(p, l);
         return;
     }
-    hello_sum(proof, PROOF_CLIENT, p->protocol, &p->self, &l->us, &l->them);
+    hello_sum(proof, PROOF_CLIENT, &pair, NULL, 0);
     if (p->ops->send(p, l, FRAME_PROOF, 0, proof, sizeof proof, &why) != 0) {
         core_failed(p, l, &why);
         return;
     }
-    l->tx_token = hello_token(TOKEN_TO_SERVER, p->protocol, &p->self, &l->us, &l->them);
-    l->rx_token = hello_token(TOKEN_TO_CLIENT, p->protocol, &p->self, &l->us, &l->them);
-    link_up(p, l);
+    l->state = LINK_PROVING;
+    tokens_set(p, l);
 }
 
 static void on_proof(struct plane *p, struct link *l, const uint8_t *body, size_t n)
 {
-    uint8_t expected[SHA256_BYTES];
-    hello_sum(expected, PROOF_CLIENT, p->protocol, &p->self, &l->them, &l->us);
-    if (n != sizeof expected || !digest_equal(body, expected, n)) {
-        struct err why = ERR_INIT;
-        err_set(&why, ERR_PROTO, "member %u (build %s) does not know the job secret of member %u",
-                l->member, l->them.build, p->self.member);
-        refuse(p, l, REFUSE_SECRET, &why);
+    struct hello_pair pair = pair_of(p, l);
+    uint8_t sum[SHA256_BYTES];
+    hello_sum(sum, PROOF_CLIENT, &pair, NULL, 0);
+    if (n != sizeof sum || !digest_equal(body, sum, n)) {
+        refuse_secret(p, l);
         return;
     }
-    l->tx_token = hello_token(TOKEN_TO_CLIENT, p->protocol, &p->self, &l->them, &l->us);
-    l->rx_token = hello_token(TOKEN_TO_SERVER, p->protocol, &p->self, &l->them, &l->us);
-    link_up(p, l);
+    p->n_half_open--;
+    l->state = LINK_WELCOMED;
+    struct err why = ERR_INIT;
+    struct buf via, b;
+    buf_init(&via, VIA_MAX_BYTES);
+    buf_init(&b, VIA_MAX_BYTES + HELLO_MAX_BYTES);
+    if (p->ops->via(p, &via, &why) != 0) {
+        core_failed(p, l, &why);
+    } else {
+        hello_sum(sum, SUM_WELCOME, &pair, via.data, via.len);
+        buf_put(&b, sum, sizeof sum);
+        buf_put(&b, via.data, via.len);
+        link_send(p, l, FRAME_WELCOME, &b);
+        if (l->state == LINK_WELCOMED)
+            tokens_set(p, l);
+    }
+    buf_fini(&b);
+    buf_fini(&via);
+}
+
+static void on_welcome(struct plane *p, struct link *l, const uint8_t *body, size_t n)
+{
+    struct hello_pair pair = pair_of(p, l);
+    uint8_t sum[SHA256_BYTES];
+    struct err why = ERR_INIT;
+    struct rd r = rd_make(body, n);
+    const void *proof = rd_bytes(&r, sizeof sum);
+    size_t via_bytes = rd_left(&r);
+    if (proof)
+        hello_sum(sum, SUM_WELCOME, &pair, r.p, via_bytes);
+    if (!proof || !digest_equal(proof, sum, sizeof sum)) {
+        err_set(&why, ERR_PROTO, "the WELCOME of member %u is not its own", l->member);
+        core_failed(p, l, &why);
+        return;
+    }
+    struct buf via;
+    buf_init(&via, VIA_MAX_BYTES);
+    if (p->ops->reach(p, l, r.p, via_bytes, &why) != 0 || p->ops->via(p, &via, &why) != 0 ||
+        p->ops->send(p, l, FRAME_READY, 0, via.data, via.len, &why) != 0)
+        core_failed(p, l, &why);
+    else
+        link_up(p, l);
+    buf_fini(&via);
+}
+
+static void on_ready(struct plane *p, struct link *l, const uint8_t *body, size_t n)
+{
+    struct err why = ERR_INIT;
+    if (p->ops->reach(p, l, body, n, &why) != 0)
+        core_failed(p, l, &why);
+    else
+        link_up(p, l);
 }
 
 static void on_refuse(struct plane *p, struct link *l, const uint8_t *body, size_t n)
@@ -502,8 +598,9 @@ void core_received(struct plane *p, struct link *l, uint8_t kind, uint16_t type,
         void (*handle)(struct plane *, struct link *, const uint8_t *, size_t);
     } TABLE[] = {
         {LINK_DIALED, FRAME_CHALLENGE, on_challenge}, {LINK_DIALED, FRAME_REFUSE, on_refuse},
+        {LINK_PROVING, FRAME_WELCOME, on_welcome},    {LINK_PROVING, FRAME_REFUSE, on_refuse},
         {LINK_ACCEPTED, FRAME_HELLO, on_hello},       {LINK_CHALLENGED, FRAME_PROOF, on_proof},
-        {LINK_CHALLENGED, FRAME_REFUSE, on_refuse},
+        {LINK_CHALLENGED, FRAME_REFUSE, on_refuse},   {LINK_WELCOMED, FRAME_READY, on_ready},
     };
     if (l->state == LINK_UP && kind == FRAME_MESSAGE) {
         if (p->ev.on_message)
@@ -514,13 +611,6 @@ void core_received(struct plane *p, struct link *l, uint8_t kind, uint16_t type,
         return; /* what was on its way when we left */
     if (l->state == LINK_UP && kind == FRAME_BYE) {
         on_bye(p, l);
-        return;
-    }
-    /* The client is up once it knows the server; the server may still refuse its proof. */
-    if (l->state == LINK_UP && kind == FRAME_REFUSE && l->client) {
-        struct err why = ERR_INIT;
-        err_set(&why, ERR_PROTO, "member %u refused our proof", l->member);
-        core_failed(p, l, &why);
         return;
     }
     for (size_t i = 0; i < sizeof TABLE / sizeof TABLE[0]; i++) {
@@ -541,12 +631,10 @@ void core_failed(struct plane *p, struct link *l, const struct err *why)
     uint64_t incarnation = was == LINK_UP ? l->them.incarnation : 0;
     if (was == LINK_RELEASED)
         return;
-    if (was == LINK_DIALED && p->ops->redial(p, l, why)) {
-        core_hello(p, l);
+    if (was == LINK_DIALED && p->ops->redial(p, l, why))
         return;
-    }
     link_release(p, l);
-    if (was == LINK_UP || was == LINK_DIALED)
+    if (was == LINK_UP || was == LINK_DIALED || was == LINK_PROVING)
         tell_lost(p, member, incarnation, why);
     else if (was != LINK_LEAVING)
         log_info("plane: a connection ended before it proved itself: %s", why->text);

@@ -12,13 +12,16 @@
 enum {
     PLANE_BUCKETS = 256,      /* of the table of peers; 4,096 members give 16 a bucket */
     PLANE_MAX_HALF_OPEN = 64, /* strangers at once */
+    PLANE_EVICT_MS = 1000,    /* the age from which a stranger gives way when there are that many */
     PLANE_LEAVE_MS = 1000,    /* for queued frames and BYE to arrive before a link is cut */
 };
 
 enum link_state {
     LINK_DIALED,     /* client: HELLO sent, CHALLENGE awaited */
+    LINK_PROVING,    /* client: PROOF sent, WELCOME awaited */
     LINK_ACCEPTED,   /* server: HELLO awaited */
     LINK_CHALLENGED, /* server: CHALLENGE sent, PROOF awaited */
+    LINK_WELCOMED,   /* server: WELCOME sent, READY awaited */
     LINK_UP,
     LINK_LEAVING, /* BYE or REFUSE sent; the other side closes, or the deadline does */
     LINK_RELEASED,
@@ -39,11 +42,18 @@ struct plane_ops {
     int (*address)(struct plane *p, struct buf *out, struct err *e);
     /* Make a client link and start to reach the address. Frames may be sent at once; they wait. */
     int (*dial)(struct plane *p, struct link **out, const void *address, size_t n, struct err *e);
-    /* Another way to the same address, if there is one: true, and the core says HELLO anew. `why` is what broke. */
+    /* Another way to the same member, if there is one: true, and the transport calls core_hello when it has a
+     * link again. `why` is what broke. */
     bool (*redial)(struct plane *p, struct link *l, const struct err *why);
     int (*send)(struct plane *p, struct link *l, uint8_t kind, uint16_t type, const void *body,
                 size_t n, struct err *e);
     size_t (*queued)(const struct link *l);
+    /* How the other side reaches us for messages, once it proved itself. */
+    int (*via)(struct plane *p, struct buf *out, struct err *e);
+    /* l->rx_token is known: frames that carry it belong to this link. */
+    void (*bind)(struct plane *p, struct link *l);
+    /* The other side's `via`: what is sent from now on goes there. */
+    int (*reach)(struct plane *p, struct link *l, const void *via, size_t n, struct err *e);
     void (*release)(struct plane *p, struct link *l);
     int (*fd)(struct plane *p);
     /* Do what there is: calls core_accepted, core_received, core_failed. */
@@ -69,8 +79,10 @@ struct plane {
 int core_init(struct plane *p, const struct plane_ops *ops, const struct plane_self *self,
               const struct plane_events *ev, struct err *e);
 
-/* A stranger's link. false: too many, close it (the core has not taken it). */
+/* May one more stranger come? */
 bool core_may_accept(const struct plane *p);
+/* Close the stranger that has taken the longest, if that is long: a slow one must not hold up the others. */
+bool core_make_room(struct plane *p);
 void core_accepted(struct plane *p, struct link *l);
 /* A client link reached somebody new (after redial): say HELLO anew. */
 void core_hello(struct plane *p, struct link *l);

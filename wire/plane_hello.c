@@ -5,35 +5,36 @@
 
 enum { HELLO_MAGIC = 0x50415845 /* "EXAP" */ };
 
-void hello_sum(uint8_t out[SHA256_BYTES], enum hello_label label, uint32_t protocol,
-               const struct plane_self *key, const struct hello_side *client,
-               const struct hello_side *server)
+void hello_sum(uint8_t out[SHA256_BYTES], enum hello_label label, const struct hello_pair *pair,
+               const void *extra, size_t n)
 {
     static const char *const LABELS[] = {"exaserve proof of server", "exaserve proof of client",
-                                         "exaserve token to server", "exaserve token to client"};
+                                         "exaserve token to server", "exaserve token to client",
+                                         "exaserve welcome"};
     struct buf b;
-    buf_init(&b, 1024);
+    buf_init(&b, 1024 + n);
     buf_str(&b, LABELS[label]);
-    buf_u32(&b, protocol);
-    const struct hello_side *const sides[] = {client, server};
+    buf_u32(&b, pair->protocol);
+    const struct hello_side *const sides[] = {pair->client, pair->server};
     for (int i = 0; i < 2; i++) {
         buf_u32(&b, sides[i]->member);
         buf_u64(&b, sides[i]->incarnation);
         buf_str(&b, sides[i]->build); /* with its length, so no two lists of fields sum alike */
         buf_put(&b, sides[i]->nonce, HELLO_NONCE_BYTES);
     }
-    CHECK(buf_ok(&b)); /* under 1 KiB by the bounds of its fields; memory for it is a must */
-    hmac_sha256(key->secret, key->secret_bytes, b.data, b.len, out);
+    buf_blob(&b, extra, n);
+    CHECK(buf_ok(&b)); /* fits by the bounds of its fields; memory for it is a must */
+    hmac_sha256(pair->key->secret, pair->key->secret_bytes, b.data, b.len, out);
     buf_fini(&b);
 }
 
-uint64_t hello_token(enum hello_label label, uint32_t protocol, const struct plane_self *key,
-                     const struct hello_side *client, const struct hello_side *server)
+uint64_t hello_token(enum hello_label label, const struct hello_pair *pair)
 {
     uint8_t sum[SHA256_BYTES];
-    hello_sum(sum, label, protocol, key, client, server);
+    hello_sum(sum, label, pair, NULL, 0);
     struct rd r = rd_make(sum, sizeof sum);
-    return rd_u64(&r);
+    uint64_t token = rd_u64(&r);
+    return token ? token : 1; /* 0 means none */
 }
 
 static void side_put(struct buf *b, const struct hello_side *s)

@@ -4,11 +4,14 @@
  *     HELLO ──────────────────────▶            protocol, who, whom, nonce
  *           ◀────────────────────── CHALLENGE  protocol, who, nonce, proof of the server
  *     PROOF ──────────────────────▶            proof of the client
- *   either side, any time:  REFUSE (code, text) before it is up, BYE after.
+ *           ◀────────────────────── WELCOME    how to reach the server for messages, with a sum over it
+ *     READY ──────────────────────▶            how to reach the client: the first frame that takes the way of messages
+ *   either side:  REFUSE (code, text) before it is up, BYE after.
  *
- * A proof is HMAC-SHA-256 with the job secret over a direction label, the protocol, both sides' ids, incarnations and builds, and
- * both nonces: it can be neither replayed nor reflected. The same sum under two more labels gives each direction the token
- * that every later frame carries, so that a stranger cannot speak in the name of a link that is up.
+ * A proof is HMAC-SHA-256 with the job secret over a direction label, the protocol, both sides' ids, incarnations and builds, and both
+ * nonces: it can be neither replayed nor reflected. The same sum under two more labels gives each direction the token that READY and
+ * every later frame carry, so that a stranger cannot speak in the name of a link.
+ * The server is up when READY came, so nothing it sends overtakes WELCOME.
  */
 #ifndef EXA_WIRE_PLANE_HELLO_H
 #define EXA_WIRE_PLANE_HELLO_H
@@ -22,6 +25,7 @@ enum {
     HELLO_NONCE_BYTES = 32,
     HELLO_MAX_BYTES = 512,  /* the longest frame a stranger may send */
     HELLO_TEXT_BYTES = 320, /* of REFUSE */
+    VIA_MAX_BYTES = 16384,  /* a transport's own address, told after the proofs */
 };
 
 enum frame_kind {
@@ -29,9 +33,11 @@ enum frame_kind {
     FRAME_HELLO = 1,
     FRAME_CHALLENGE = 2,
     FRAME_PROOF = 3,
-    FRAME_REFUSE = 4,
-    FRAME_BYE = 5,
-    FRAME_MORE = 6, /* the next piece of a message that did not fit one frame */
+    FRAME_WELCOME = 4,
+    FRAME_READY = 5,
+    FRAME_REFUSE = 6,
+    FRAME_BYE = 7,
+    FRAME_MORE = 8, /* the next piece of a message that did not fit one frame */
 };
 
 enum refuse_code {
@@ -54,13 +60,18 @@ struct hello { /* HELLO; CHALLENGE without `to` */
     struct hello_side side;
 };
 
-enum hello_label { PROOF_SERVER, PROOF_CLIENT, TOKEN_TO_SERVER, TOKEN_TO_CLIENT };
+enum hello_label { PROOF_SERVER, PROOF_CLIENT, TOKEN_TO_SERVER, TOKEN_TO_CLIENT, SUM_WELCOME };
 
-void hello_sum(uint8_t out[SHA256_BYTES], enum hello_label label, uint32_t protocol,
-               const struct plane_self *key, const struct hello_side *client,
-               const struct hello_side *server);
-uint64_t hello_token(enum hello_label label, uint32_t protocol, const struct plane_self *key,
-                     const struct hello_side *client, const struct hello_side *server);
+/* One handshake as both sides know it after CHALLENGE. */
+struct hello_pair {
+    const struct plane_self *key;
+    uint32_t protocol;
+    const struct hello_side *client, *server;
+};
+/* extra: WELCOME's way; n = 0 elsewhere */
+void hello_sum(uint8_t out[SHA256_BYTES], enum hello_label label, const struct hello_pair *pair,
+               const void *extra, size_t n);
+uint64_t hello_token(enum hello_label label, const struct hello_pair *pair);
 
 void hello_put(struct buf *b, const struct hello *h);
 /* Of a frame that starts rightly the protocol is always filled, whatever follows in other versions:

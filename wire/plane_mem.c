@@ -199,6 +199,21 @@ static size_t mem_queued(const struct link *core)
     return ((const struct mem_link *)core)->tx_bytes;
 }
 
+/* Messages take the way of HELLO here. */
+static int mem_via(struct plane *p, struct buf *out, struct err *e)
+{
+    return 0;
+}
+
+static void mem_bind(struct plane *p, struct link *core)
+{
+}
+
+static int mem_reach(struct plane *p, struct link *core, const void *via, size_t n, struct err *e)
+{
+    return n == 0 ? 0 : err_set(e, ERR_PROTO, "a way of %zu bytes inside one process", n);
+}
+
 /* The other end learns it after the frames that are on their way. */
 static void link_part(struct mem_link *l)
 {
@@ -336,6 +351,9 @@ static const struct plane_ops MEM_OPS = {
     .redial = mem_redial,
     .send = mem_send,
     .queued = mem_queued,
+    .via = mem_via,
+    .bind = mem_bind,
+    .reach = mem_reach,
     .release = mem_release,
     .fd = mem_fd,
     .poll = mem_poll,
