@@ -1,0 +1,586 @@
+/* template_eval_expr.c - expressions: names, attributes, subscripts, calls and logic. Arithmetic is in template_arith.c. */
+#include "text/template_internal.h"
+
+#include "text/utf8.h"
+
+/* ---- attributes and subscripts ---- */
+
+static int get_method(struct eval *ev, const struct value *v, struct str name, struct value *out)
+{
+    const struct builtin *b = method_find(v->type, name);
+    *out = value_undefined(name);
+    if (!b)
+        return 0;
+    struct callable *c = eval_alloc(ev, sizeof *c);
+    if (!c)
+        return eval_nomem(ev);
+    c->builtin = b;
+    c->self = *v;
+    *out = (struct value){.type = VALUE_CALLABLE, .callable = c};
+    return 0;
+}
+
+static int loop_attr(struct eval *ev, const struct value *v, struct str name, struct value *out)
+{
+    const struct loop *loop = v->loop;
+    size_t n = loop->items->n, at = loop->at;
+    *out = value_undefined(name);
+    if (str_is(name, "index"))
+        *out = value_int((int64_t)at + 1);
+    else if (str_is(name, "index0"))
+        *out = value_int((int64_t)at);
+    else if (str_is(name, "revindex"))
+        *out = value_int((int64_t)(n - at));
+    else if (str_is(name, "revindex0"))
+        *out = value_int((int64_t)(n - at) - 1);
+    else if (str_is(name, "first"))
+        *out = value_bool(at == 0);
+    else if (str_is(name, "last"))
+        *out = value_bool(at + 1 == n);
+    else if (str_is(name, "length"))
+        *out = value_int((int64_t)n);
+    else if (str_is(name, "depth"))
+        *out = value_int(loop->depth);
+    else if (str_is(name, "depth0"))
+        *out = value_int(loop->depth - 1);
+    else if (str_is(name, "previtem") && at > 0)
+        *out = loop->items->items[at - 1];
+    else if (str_is(name, "nextitem") && at + 1 < n)
+        *out = loop->items->items[at + 1];
+    else
+        return get_method(ev, v, name, out);
+    return 0;
+}
+
+static int undefined_use(struct eval *ev, const struct value *v)
+{
+    return eval_fail(ev, ERR_FORMAT, "\"%.*s\" is undefined", str_shown(v->s, 60), v->s.p);
+}
+
+static int dict_attr(struct eval *ev, const struct value *v, struct str name, struct value *out)
+{
+    struct value key = value_str(name);
+    const struct value *found;
+    *out = value_undefined(name);
+    int rc = dict_get(ev, v->dict, &key, &found);
+    if (rc == 0 && found)
+        *out = *found;
+    return rc;
+}
+
+int eval_get_attr(struct eval *ev, const struct value *v, struct str name, struct value *out)
+{
+    if (v->type == VALUE_UNDEFINED)
+        return undefined_use(ev, v);
+    if (v->type == VALUE_LOOP)
+        return loop_attr(ev, v, name, out);
+    if (v->type == VALUE_NAMESPACE)
+        return dict_attr(ev, v, name, out);
+    int rc = get_method(ev, v, name, out);
+    if (rc == 0 && v->type == VALUE_DICT && out->type == VALUE_UNDEFINED)
+        rc = dict_attr(ev, v, name, out);
+    return rc;
+}
+
+/* Bytes [from, to) of the character with this index. */
+static bool string_index(struct str s, int64_t index, struct str *out)
+{
+    int64_t n = (int64_t)utf8_length(s.p, s.n);
+    index += index < 0 ? n : 0;
+    if (index < 0 || index >= n)
+        return false;
+    size_t at = 0;
+    uint32_t cp;
+    for (; index > 0; index--)
+        at += utf8_next(s.p + at, &cp);
+    *out = (struct str){s.p + at, utf8_next(s.p + at, &cp)};
+    return true;
+}
+
+int eval_get_item(struct eval *ev, const struct value *v, const struct value *key,
+                  struct value *out)
+{
+    const struct value *found = NULL;
+    int rc = 0;
+    if (v->type == VALUE_UNDEFINED)
+        return undefined_use(ev, v);
+    *out = value_undefined(key->type == VALUE_STRING ? key->s : STR("item"));
+    if (v->type == VALUE_DICT) {
+        rc = dict_get(ev, v->dict, key, &found);
+        if (found)
+            *out = *found;
+    } else if (v->type == VALUE_LIST && value_is_integer(key) && v->list->kind <= LIST_RANGE) {
+        int64_t i = value_as_int(key), n = (int64_t)v->list->n;
+        i += i < 0 ? n : 0;
+        if (i >= 0 && i < n)
+            *out = v->list->items[i];
+        return 0;
+    } else if (v->type == VALUE_STRING && value_is_integer(key)) {
+        struct str one;
+        if (string_index(v->s, value_as_int(key), &one))
+            *out = value_str(one);
+        return eval_bytes(ev, v->s.n);
+    }
+    if (rc == 0 && !found && key->type == VALUE_STRING)
+        rc = eval_get_attr(ev, v, key->s, out);
+    return rc;
+}
+
+/* Python's slice.indices(): start, stop and step made to fit a length of n. */
+static int slice_bounds(struct eval *ev, const struct value *part[3], int64_t n, int64_t *start,
+                        int64_t *stop, int64_t *step)
+{
+    int64_t v[3] = {0, 0, 1};
+    bool given[3];
+    for (int i = 0; i < 3; i++) {
+        given[i] = part[i] && part[i]->type != VALUE_NONE;
+        if (given[i] && !value_is_integer(part[i]))
+            return eval_fail(ev, ERR_FORMAT, "a slice needs integers, not %s",
+                             value_type_name(part[i]));
+        if (given[i])
+            v[i] = value_as_int(part[i]);
+    }
+    if (v[2] == 0)
+        return eval_fail(ev, ERR_FORMAT, "the step of a slice is 0");
+    bool down = v[2] < 0;
+    int64_t low = down ? -1 : 0, high = down ? n - 1 : n;
+    for (int i = 0; i < 2; i++) {
+        if (!given[i])
+            v[i] = (i == 0) != down ? low : high;
+        else if (v[i] < 0)
+            v[i] = v[i] + n < low ? low : v[i] + n;
+        else if (v[i] > high)
+            v[i] = high;
+    }
+    *start = v[0];
+    *stop = v[1];
+    *step = v[2] < -n - 1 ? -n - 1 : v[2] > n + 1 ? n + 1 : v[2];
+    return 0;
+}
+
+static int slice_list(struct eval *ev, const struct list *l, const struct value *part[3],
+                      struct value *out)
+{
+    int64_t start, stop, step;
+    int rc = slice_bounds(ev, part, (int64_t)l->n, &start, &stop, &step);
+    struct list *made = list_new(ev, l->kind == LIST_TUPLE ? LIST_TUPLE : LIST_LIST);
+    if (rc == 0 && !made)
+        rc = eval_nomem(ev);
+    for (int64_t i = start; rc == 0 && (step > 0 ? i < stop : i > stop); i += step) {
+        rc = list_push(ev, made, &l->items[i]);
+        if (rc == 0)
+            rc = eval_steps(ev, 1);
+    }
+    *out = value_list(made);
+    return rc;
+}
+
+static int slice_string(struct eval *ev, struct str s, const struct value *part[3],
+                        struct value *out)
+{
+    int64_t start, stop, step, n = (int64_t)utf8_length(s.p, s.n);
+    int rc = slice_bounds(ev, part, n, &start, &stop, &step);
+    if (rc == 0)
+        rc = eval_bytes(ev, s.n);
+    if (rc)
+        return rc;
+    uint32_t cp;
+    if (step == 1) { /* the usual case shares the bytes */
+        size_t from = 0, to;
+        for (int64_t i = 0; i < start; i++)
+            from += utf8_next(s.p + from, &cp);
+        to = from;
+        for (int64_t i = start; i < stop; i++)
+            to += utf8_next(s.p + to, &cp);
+        *out = value_str((struct str){s.p + from, to - from});
+        return 0;
+    }
+    struct value chars = value_str(s), picked;
+    struct list *all;
+    rc = value_items(ev, &chars, &all);
+    if (rc == 0)
+        rc = slice_list(ev, all, part, &picked);
+    struct builder b = {.ev = ev};
+    for (size_t i = 0; rc == 0 && i < picked.list->n; i++)
+        build_put(&b, picked.list->items[i].s);
+    struct str text = {"", 0};
+    if (rc == 0)
+        rc = build_done(&b, &text);
+    *out = value_str(text);
+    return rc;
+}
+
+int eval_slice(struct eval *ev, const struct value *v, const struct value *from,
+               const struct value *to, const struct value *step, struct value *out)
+{
+    const struct value *part[3] = {from, to, step};
+    if (v->type == VALUE_UNDEFINED)
+        return undefined_use(ev, v);
+    if (v->type == VALUE_STRING)
+        return slice_string(ev, v->s, part, out);
+    if (v->type == VALUE_LIST && v->list->kind <= LIST_RANGE)
+        return slice_list(ev, v->list, part, out);
+    *out = value_undefined(STR("slice")); /* as Jinja: no error */
+    return 0;
+}
+
+static int eval_item(struct eval *ev, struct scope *sc, const struct node *n, struct value *out)
+{
+    struct value of, key[3];
+    const struct value *part[3] = {NULL, NULL, NULL};
+    int rc = eval_expr(ev, sc, n->a, &of);
+    if (rc)
+        return rc;
+    if (n->b->kind != NODE_SLICE) {
+        rc = eval_expr(ev, sc, n->b, &key[0]);
+        return rc ? rc : eval_get_item(ev, &of, &key[0], out);
+    }
+    const struct node *node[3] = {n->b->a, n->b->b, n->b->c};
+    for (int i = 0; i < 3 && rc == 0; i++)
+        if (node[i]) {
+            rc = eval_expr(ev, sc, node[i], &key[i]);
+            part[i] = &key[i];
+        }
+    return rc ? rc : eval_slice(ev, &of, part[0], part[1], part[2], out);
+}
+
+/* ---- calls ---- */
+
+static int eval_args(struct eval *ev, struct scope *sc, const struct node *n, struct args *a)
+{
+    size_t n_pos = 0, n_kw = 0;
+    for (const struct node *arg = n->list; arg; arg = arg->next)
+        n_pos++;
+    for (const struct node *arg = n->kwargs; arg; arg = arg->next)
+        n_kw++;
+    *a = (struct args){0};
+    struct value *pos = n_pos ? eval_alloc(ev, n_pos * sizeof *pos) : NULL;
+    struct kwarg *kw = n_kw ? eval_alloc(ev, n_kw * sizeof *kw) : NULL;
+    if ((n_pos && !pos) || (n_kw && !kw))
+        return eval_nomem(ev);
+    int rc = 0;
+    for (const struct node *arg = n->list; arg && rc == 0; arg = arg->next)
+        rc = eval_expr(ev, sc, arg, &pos[a->n_pos++]);
+    for (const struct node *arg = n->kwargs; arg && rc == 0; arg = arg->next) {
+        kw[a->n_kw].name = arg->name;
+        rc = eval_expr(ev, sc, arg->a, &kw[a->n_kw++].value);
+    }
+    a->pos = pos;
+    a->kw = kw;
+    return rc;
+}
+
+int eval_call(struct eval *ev, const struct value *callee, struct args *a, struct value *out)
+{
+    if (callee->type == VALUE_UNDEFINED)
+        return undefined_use(ev, callee);
+    if (callee->type != VALUE_CALLABLE)
+        return eval_fail(ev, ERR_FORMAT, "a %s cannot be called", value_type_name(callee));
+    const struct callable *c = callee->callable;
+    if (c->builtin)
+        return builtin_call(ev, c->builtin, &c->self, a, out);
+    return eval_macro(ev, c, a, out);
+}
+
+static int eval_call_node(struct eval *ev, struct scope *sc, const struct node *n,
+                          struct value *out)
+{
+    struct value callee;
+    struct args a;
+    int rc = eval_expr(ev, sc, n->a, &callee);
+    if (rc == 0)
+        rc = eval_args(ev, sc, n, &a);
+    if (rc == 0) {
+        ev->line = n->line;
+        rc = eval_call(ev, &callee, &a, out);
+    }
+    return rc;
+}
+
+static int eval_applied(struct eval *ev, struct scope *sc, const struct node *n, struct value *out)
+{
+    struct value subject;
+    struct args a;
+    int rc = eval_expr(ev, sc, n->a, &subject);
+    if (rc)
+        return rc;
+    ev->line = n->line;
+    if (!n->builtin)
+        return eval_fail(ev, ERR_FORMAT, "no %s named \"%.*s\" here",
+                         n->kind == NODE_FILTER ? "filter" : "test", str_shown(n->name, 60),
+                         n->name.p);
+    rc = eval_args(ev, sc, n, &a);
+    return rc ? rc : builtin_call(ev, n->builtin, &subject, &a, out);
+}
+
+/* ---- the rest ---- */
+
+static int eval_name(struct eval *ev, struct scope *sc, const struct node *n, struct value *out)
+{
+    const struct value *found;
+    int rc = scope_get(ev, sc, n->name, &found);
+    if (rc)
+        return rc;
+    if (found) {
+        *out = *found;
+        return 0;
+    }
+    *out = value_undefined(n->name);
+    const struct builtin *b = function_find(n->name);
+    if (!b)
+        return 0;
+    struct callable *c = eval_alloc(ev, sizeof *c);
+    if (!c)
+        return eval_nomem(ev);
+    c->builtin = b;
+    *out = (struct value){.type = VALUE_CALLABLE, .callable = c};
+    return 0;
+}
+
+static int eval_sequence(struct eval *ev, struct scope *sc, const struct node *n, struct value *out)
+{
+    struct list *l = list_new(ev, n->kind == NODE_TUPLE ? LIST_TUPLE : LIST_LIST);
+    if (!l)
+        return eval_nomem(ev);
+    for (const struct node *item = n->list; item; item = item->next) {
+        struct value v;
+        int rc = eval_expr(ev, sc, item, &v);
+        if (rc == 0)
+            rc = list_push(ev, l, &v);
+        if (rc)
+            return rc;
+    }
+    *out = value_list(l);
+    return 0;
+}
+
+static int eval_dict(struct eval *ev, struct scope *sc, const struct node *n, struct value *out)
+{
+    struct dict *d = dict_new(ev);
+    if (!d)
+        return eval_nomem(ev);
+    for (const struct node *pair = n->list; pair; pair = pair->next) {
+        struct value key, v;
+        int rc = eval_expr(ev, sc, pair->a, &key);
+        if (rc == 0)
+            rc = eval_expr(ev, sc, pair->b, &v);
+        if (rc == 0)
+            rc = dict_set(ev, d, &key, &v);
+        if (rc)
+            return rc;
+    }
+    *out = (struct value){.type = VALUE_DICT, .dict = d};
+    return 0;
+}
+
+static int eval_logic(struct eval *ev, struct scope *sc, const struct node *n, struct value *out)
+{
+    int rc = eval_expr(ev, sc, n->a, out);
+    if (rc || value_truth(out) == (n->kind == NODE_OR))
+        return rc;
+    return eval_expr(ev, sc, n->b, out);
+}
+
+static int eval_cond(struct eval *ev, struct scope *sc, const struct node *n, struct value *out)
+{
+    struct value test;
+    int rc = eval_expr(ev, sc, n->a, &test);
+    if (rc)
+        return rc;
+    if (value_truth(&test))
+        return eval_expr(ev, sc, n->b, out);
+    if (n->c)
+        return eval_expr(ev, sc, n->c, out);
+    *out = value_undefined(STR("the other value of an inline if"));
+    return 0;
+}
+
+static int eval_concat(struct eval *ev, struct scope *sc, const struct node *n, struct value *out)
+{
+    struct builder b = {.ev = ev};
+    for (const struct node *part = n->list; part; part = part->next) {
+        struct value v;
+        struct str s;
+        int rc = eval_expr(ev, sc, part, &v);
+        if (rc == 0)
+            rc = value_to_str(ev, &v, &s);
+        if (rc)
+            return rc;
+        build_put(&b, s);
+    }
+    struct str text;
+    int rc = build_done(&b, &text);
+    *out = value_str(text);
+    return rc;
+}
+
+static int compare_one(struct eval *ev, int op, const struct value *a, const struct value *b,
+                       bool *out)
+{
+    int rc, order = 0;
+    switch (op) {
+    case OP2('=', '='):
+    case OP2('!', '='):
+        rc = value_equal(ev, a, b, out);
+        *out = *out == (op == OP2('=', '='));
+        return rc;
+    case OPERAND_IN:
+    case OPERAND_NOT_IN:
+        rc = value_contains(ev, b, a, out);
+        *out = *out == (op == OPERAND_IN);
+        return rc;
+    default:
+        if (a->type == VALUE_UNDEFINED || b->type == VALUE_UNDEFINED)
+            return undefined_use(ev, a->type == VALUE_UNDEFINED ? a : b);
+        rc = value_compare(ev, a, b, &order);
+        break;
+    }
+    if (op == '<')
+        *out = order < 0;
+    else if (op == '>')
+        *out = order > 0;
+    else if (op == OP2('<', '='))
+        *out = order <= 0;
+    else
+        *out = order >= 0;
+    return rc;
+}
+
+/* a < b < c compares neighbours and stops at the first that fails. */
+static int eval_compare(struct eval *ev, struct scope *sc, const struct node *n, struct value *out)
+{
+    struct value left, right;
+    bool holds = true;
+    int rc = eval_expr(ev, sc, n->a, &left);
+    for (const struct node *o = n->list; o && rc == 0 && holds; o = o->next) {
+        rc = eval_expr(ev, sc, o->a, &right);
+        if (rc)
+            return rc;
+        ev->line = n->line;
+        rc = compare_one(ev, o->op, &left, &right, &holds);
+        left = right;
+    }
+    *out = value_bool(holds);
+    return rc;
+}
+
+static int eval_binary_node(struct eval *ev, struct scope *sc, const struct node *n,
+                            struct value *out)
+{
+    struct value a, b;
+    int rc = eval_expr(ev, sc, n->a, &a);
+    if (rc == 0)
+        rc = eval_expr(ev, sc, n->b, &b);
+    if (rc)
+        return rc;
+    ev->line = n->line;
+    if (a.type == VALUE_UNDEFINED || b.type == VALUE_UNDEFINED)
+        return undefined_use(ev, a.type == VALUE_UNDEFINED ? &a : &b);
+    return eval_binary(ev, n->op, &a, &b, out);
+}
+
+static int eval_sign(struct eval *ev, struct scope *sc, const struct node *n, struct value *out)
+{
+    struct value v;
+    int rc = eval_expr(ev, sc, n->a, &v);
+    if (rc)
+        return rc;
+    if (v.type == VALUE_UNDEFINED)
+        return undefined_use(ev, &v);
+    if (n->kind == NODE_NEGATIVE)
+        return eval_negative(ev, &v, out);
+    if (!value_is_number(&v))
+        return eval_fail(ev, ERR_FORMAT, "a %s has no sign", value_type_name(&v));
+    *out = v.type == VALUE_BOOL ? value_int(v.b) : v;
+    return 0;
+}
+
+static int eval_attr(struct eval *ev, struct scope *sc, const struct node *n, struct value *out)
+{
+    struct value of;
+    int rc = eval_expr(ev, sc, n->a, &of);
+    if (rc)
+        return rc;
+    ev->line = n->line;
+    return eval_get_attr(ev, &of, n->name, out);
+}
+
+static int eval_not(struct eval *ev, struct scope *sc, const struct node *n, struct value *out)
+{
+    struct value v;
+    int rc = eval_expr(ev, sc, n->a, &v);
+    if (rc == 0)
+        *out = value_bool(!value_truth(&v));
+    return rc;
+}
+
+static int eval_kind(struct eval *ev, struct scope *sc, const struct node *n, struct value *out)
+{
+    switch (n->kind) {
+    case NODE_STRING:
+        *out = value_str(n->name);
+        return 0;
+    case NODE_INT:
+        *out = value_int(n->i);
+        return 0;
+    case NODE_FLOAT:
+        *out = (struct value){.type = VALUE_FLOAT, .f = n->f};
+        return 0;
+    case NODE_TRUE:
+    case NODE_FALSE:
+        *out = value_bool(n->kind == NODE_TRUE);
+        return 0;
+    case NODE_NONE:
+        *out = value_none();
+        return 0;
+    case NODE_CAPTURED:
+        *out = ev->captured;
+        return 0;
+    case NODE_NAME:
+        return eval_name(ev, sc, n, out);
+    case NODE_LIST:
+    case NODE_TUPLE:
+        return eval_sequence(ev, sc, n, out);
+    case NODE_DICT:
+        return eval_dict(ev, sc, n, out);
+    case NODE_ATTR:
+        return eval_attr(ev, sc, n, out);
+    case NODE_ITEM:
+        return eval_item(ev, sc, n, out);
+    case NODE_CALL:
+        return eval_call_node(ev, sc, n, out);
+    case NODE_FILTER:
+    case NODE_TEST:
+        return eval_applied(ev, sc, n, out);
+    case NODE_NEGATIVE:
+    case NODE_POSITIVE:
+        return eval_sign(ev, sc, n, out);
+    case NODE_NOT:
+        return eval_not(ev, sc, n, out);
+    case NODE_AND:
+    case NODE_OR:
+        return eval_logic(ev, sc, n, out);
+    case NODE_BINARY:
+        return eval_binary_node(ev, sc, n, out);
+    case NODE_CONCAT:
+        return eval_concat(ev, sc, n, out);
+    case NODE_COMPARE:
+        return eval_compare(ev, sc, n, out);
+    case NODE_COND:
+        return eval_cond(ev, sc, n, out);
+    default:
+        return eval_fail(ev, ERR_FORMAT, "not an expression");
+    }
+}
+
+int eval_expr(struct eval *ev, struct scope *sc, const struct node *n, struct value *out)
+{
+    int rc = eval_enter(ev);
+    if (rc)
+        return rc;
+    rc = eval_steps(ev, 1);
+    if (rc == 0)
+        rc = eval_kind(ev, sc, n, out);
+    eval_leave(ev);
+    return rc;
+}

@@ -1,0 +1,287 @@
+/* template_filter.c - filters on one value; those that walk lists are in template_filter_list.c. */
+#include "text/template_filter.h"
+
+#include "text/utf8.h"
+
+#include <math.h>
+
+static int text_of(struct eval *ev, const struct value *v, struct value *out)
+{
+    out->type = VALUE_STRING;
+    return value_to_str(ev, v, &out->s);
+}
+
+FILTER(f_string)
+{
+    return text_of(ev, v, out);
+}
+
+static int cased(struct eval *ev, const struct value *v, enum str_case how, struct value *out)
+{
+    int rc = text_of(ev, v, out);
+    return rc ? rc : str_case(ev, out->s, how, &out->s);
+}
+
+FILTER(f_upper)
+{
+    return cased(ev, v, CASE_UPPER, out);
+}
+
+FILTER(f_lower)
+{
+    return cased(ev, v, CASE_LOWER, out);
+}
+
+FILTER(f_title)
+{
+    return cased(ev, v, CASE_TITLE_FILTER, out);
+}
+
+FILTER(f_capitalize)
+{
+    return cased(ev, v, CASE_CAPITAL, out);
+}
+
+FILTER(f_trim)
+{
+    struct value text;
+    int rc = text_of(ev, v, &text);
+    struct args strip = {.pos = a->bound[0], .n_pos = a->bound[0] != NULL};
+    return rc ? rc : builtin_call(ev, method_find(VALUE_STRING, STR("strip")), &text, &strip, out);
+}
+
+FILTER(f_replace)
+{
+    struct str from, to;
+    int64_t count;
+    if (!a->bound[0] || !a->bound[1])
+        return eval_fail(ev, ERR_FORMAT, "replace needs two strings");
+    int rc = text_of(ev, v, out);
+    if (rc == 0)
+        rc = value_to_str(ev, a->bound[0], &from);
+    if (rc == 0)
+        rc = value_to_str(ev, a->bound[1], &to);
+    if (rc == 0)
+        rc = builtin_arg_int(ev, a->bound[2], -1, &count);
+    return rc ? rc : str_replace(ev, out->s, from, to, count, &out->s);
+}
+
+FILTER(f_default)
+{
+    bool also_false = a->bound[1] && value_truth(a->bound[1]);
+    bool missing = v->type == VALUE_UNDEFINED || (also_false && !value_truth(v));
+    *out = !missing ? *v : a->bound[0] ? *a->bound[0] : value_str(STR(""));
+    return 0;
+}
+
+FILTER(f_length)
+{
+    size_t n = 0;
+    int rc = value_length(ev, v, &n);
+    *out = value_int((int64_t)n);
+    return rc;
+}
+
+/* Width as a number of spaces or as the text itself. */
+static int indent_text(struct eval *ev, const struct value *v, struct str *out)
+{
+    int64_t n;
+    if (v && v->type == VALUE_STRING) {
+        *out = v->s;
+        return 0;
+    }
+    int rc = builtin_arg_int(ev, v, 4, &n);
+    if (rc)
+        return rc;
+    struct builder b = {.ev = ev};
+    build_repeat(&b, ' ', n > 0 ? (size_t)n : 0);
+    return build_done(&b, out);
+}
+
+FILTER(f_indent)
+{
+    struct str indent;
+    struct list *lines;
+    bool first = a->bound[1] && value_truth(a->bound[1]);
+    bool blank = a->bound[2] && value_truth(a->bound[2]);
+    int rc = text_of(ev, v, out);
+    if (rc == 0)
+        rc = indent_text(ev, a->bound[0], &indent);
+    struct builder with_newline = {.ev = ev}, b = {.ev = ev};
+    build_put(&with_newline, out->s);
+    build_put(&with_newline, STR("\n")); /* so that a last empty line counts */
+    if (rc == 0)
+        rc = build_done(&with_newline, &out->s);
+    if (rc == 0)
+        rc = str_lines(ev, out->s, false, &lines);
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < lines->n; i++) {
+        struct str line = lines->items[i].s;
+        if (i)
+            build_put(&b, STR("\n"));
+        if (i ? blank || line.n : first)
+            build_put(&b, indent);
+        build_put(&b, line);
+    }
+    return build_done(&b, &out->s);
+}
+
+static int json_indent(struct eval *ev, const struct value *v, struct json_style *style)
+{
+    style->has_indent = v && v->type != VALUE_NONE;
+    if (!style->has_indent)
+        return 0;
+    style->item_separator = STR(",");
+    return indent_text(ev, v, &style->indent);
+}
+
+/* separators=(",", ":") */
+static int json_separators(struct eval *ev, const struct value *v, struct json_style *style)
+{
+    if (!v || v->type == VALUE_NONE)
+        return 0;
+    if (v->type != VALUE_LIST || v->list->n != 2 || v->list->items[0].type != VALUE_STRING ||
+        v->list->items[1].type != VALUE_STRING)
+        return eval_fail(ev, ERR_FORMAT, "tojson: separators must be two strings");
+    style->item_separator = v->list->items[0].s;
+    style->key_separator = v->list->items[1].s;
+    return 0;
+}
+
+/* tojson(ensure_ascii=False, indent=None, separators=None, sort_keys=False), as transformers defines it; a first positional
+ * argument is the indent, as Jinja's own takes it, unless it is a bool. */
+FILTER(f_tojson)
+{
+    const struct value *first = a->bound[0];
+    bool is_indent = first && first->type != VALUE_BOOL;
+    struct json_style style = {
+        .ascii = first && first->type == VALUE_BOOL && first->b,
+        .sort_keys = a->bound[3] && value_truth(a->bound[3]),
+        .item_separator = STR(", "),
+        .key_separator = STR(": "),
+    };
+    int rc = json_indent(ev, is_indent ? first : a->bound[1], &style);
+    if (rc == 0)
+        rc = json_separators(ev, a->bound[2], &style);
+    out->type = VALUE_STRING;
+    return rc ? rc : value_to_json(ev, v, &style, &out->s);
+}
+
+/* ---- numbers ---- */
+
+static int float_to_int(struct eval *ev, double f, struct value *out)
+{
+    if (!(f > -9.2e18 && f < 9.2e18))
+        return eval_fail(ev, ERR_LIMIT, "an integer leaves 64 bits");
+    *out = value_int((int64_t)f);
+    return 0;
+}
+
+static int no_number(struct eval *ev, const struct value *v)
+{
+    return eval_fail(ev, ERR_FORMAT, "\"%.*s\" is undefined", str_shown(v->s, 60), v->s.p);
+}
+
+FILTER(f_int)
+{
+    bool is_int;
+    int64_t i;
+    double f;
+    *out = a->bound[0] ? *a->bound[0] : value_int(0);
+    if (v->type == VALUE_UNDEFINED)
+        return no_number(ev, v);
+    if (value_is_integer(v))
+        *out = value_int(value_as_int(v));
+    else if (v->type == VALUE_FLOAT)
+        return float_to_int(ev, v->f, out);
+    else if (v->type == VALUE_STRING && str_number(v->s, &is_int, &i, &f) == 0) {
+        if (!is_int)
+            return float_to_int(ev, f, out);
+        *out = value_int(i);
+    }
+    return 0;
+}
+
+FILTER(f_float)
+{
+    bool is_int;
+    int64_t i;
+    double f;
+    *out = a->bound[0] ? *a->bound[0] : (struct value){.type = VALUE_FLOAT, .f = 0};
+    if (v->type == VALUE_UNDEFINED)
+        return no_number(ev, v);
+    if (value_is_number(v))
+        *out = (struct value){.type = VALUE_FLOAT, .f = value_as_float(v)};
+    else if (v->type == VALUE_STRING && str_number(v->s, &is_int, &i, &f) == 0)
+        *out = (struct value){.type = VALUE_FLOAT, .f = f};
+    return 0;
+}
+
+FILTER(f_abs)
+{
+    if (!value_is_number(v))
+        return eval_fail(ev, ERR_FORMAT, "abs of a %s", value_type_name(v));
+    *out = v->type == VALUE_BOOL ? value_int(v->b) : *v;
+    return value_as_float(v) < 0 ? eval_negative(ev, v, out) : 0;
+}
+
+FILTER(f_round)
+{
+    int64_t digits;
+    struct str how;
+    int rc = builtin_arg_int(ev, a->bound[0], 0, &digits);
+    if (rc == 0)
+        rc = builtin_arg_str(ev, a->bound[1], STR("common"), &how);
+    if (rc)
+        return rc;
+    if (!value_is_number(v) || digits < -300 || digits > 300)
+        return eval_fail(ev, ERR_FORMAT, "round of a %s", value_type_name(v));
+    double scale = pow(10, (double)digits), f = value_as_float(v) * scale;
+    f = str_is(how, "ceil") ? ceil(f) : str_is(how, "floor") ? floor(f) : nearbyint(f);
+    *out = (struct value){.type = VALUE_FLOAT, .f = f / scale};
+    return 0;
+}
+
+FILTER(f_items)
+{
+    if (v->type == VALUE_UNDEFINED) {
+        struct list *none = list_new(ev, LIST_GENERATOR);
+        *out = value_list(none);
+        return none ? 0 : eval_nomem(ev);
+    }
+    if (v->type != VALUE_DICT)
+        return eval_fail(ev, ERR_FORMAT, "items of a %s", value_type_name(v));
+    struct args no_args = {0};
+    int rc = builtin_call(ev, method_find(VALUE_DICT, STR("items")), v, &no_args, out);
+    if (rc == 0)
+        out->list->kind = LIST_GENERATOR;
+    return rc;
+}
+
+const struct builtin *filter_find(struct str name)
+{
+    static const struct builtin TABLE[] = {
+        {"abs", f_abs, ""},
+        {"capitalize", f_capitalize, ""},
+        {"count", f_length, ""},
+        {"d", f_default, "default_value,boolean"},
+        {"default", f_default, "default_value,boolean"},
+        {"float", f_float, "default"},
+        {"indent", f_indent, "width,first,blank"},
+        {"int", f_int, "default"},
+        {"items", f_items, ""},
+        {"length", f_length, ""},
+        {"lower", f_lower, ""},
+        {"replace", f_replace, "old,new,count"},
+        {"round", f_round, "precision,method"},
+        {"safe", f_string, ""},
+        {"string", f_string, ""},
+        {"title", f_title, ""},
+        {"tojson", f_tojson, "ensure_ascii,indent,separators,sort_keys"},
+        {"trim", f_trim, "chars"},
+        {"upper", f_upper, ""},
+    };
+    const struct builtin *b = builtin_find(TABLE, BUILTIN_COUNT(TABLE), name);
+    return b ? b : filter_find_list(name);
+}

@@ -1,0 +1,528 @@
+/* template_method.c - methods of strings, dicts, lists and loops. What would change a value in place is left out, as in Jinja's immutable
+ * sandbox. */
+#include "text/template_internal.h"
+
+#include "text/unicode.h"
+#include "text/utf8.h"
+
+/* ---- strings ---- */
+
+static int strip(struct eval *ev, const struct value *self, const struct args *a, bool left,
+                 bool right, struct value *out)
+{
+    struct str chars;
+    bool given = a->bound[0] && a->bound[0]->type != VALUE_NONE;
+    int rc = given ? builtin_arg_str(ev, a->bound[0], STR(""), &chars) : 0;
+    if (rc == 0)
+        rc = eval_bytes(ev, self->s.n);
+    if (rc == 0 && given)
+        rc = eval_bytes(ev, chars.n > 32 ? self->s.n * (chars.n / 32) : 0);
+    if (rc == 0)
+        *out = value_str(str_strip(self->s, given ? &chars : NULL, left, right));
+    return rc;
+}
+
+static int m_strip(struct eval *ev, const struct value *self, const struct args *a,
+                   struct value *out)
+{
+    return strip(ev, self, a, true, true, out);
+}
+
+static int m_lstrip(struct eval *ev, const struct value *self, const struct args *a,
+                    struct value *out)
+{
+    return strip(ev, self, a, true, false, out);
+}
+
+static int m_rstrip(struct eval *ev, const struct value *self, const struct args *a,
+                    struct value *out)
+{
+    return strip(ev, self, a, false, true, out);
+}
+
+static int split(struct eval *ev, const struct value *self, const struct args *a, bool from_right,
+                 struct value *out)
+{
+    struct str sep;
+    int64_t max;
+    struct list *l;
+    bool given = a->bound[0] && a->bound[0]->type != VALUE_NONE;
+    int rc = given ? builtin_arg_str(ev, a->bound[0], STR(""), &sep) : 0;
+    if (rc == 0)
+        rc = builtin_arg_int(ev, a->bound[1], -1, &max);
+    if (rc == 0)
+        rc = str_split(ev, self->s, given ? &sep : NULL, max, from_right, &l);
+    if (rc == 0)
+        *out = value_list(l);
+    return rc;
+}
+
+static int m_split(struct eval *ev, const struct value *self, const struct args *a,
+                   struct value *out)
+{
+    return split(ev, self, a, false, out);
+}
+
+static int m_rsplit(struct eval *ev, const struct value *self, const struct args *a,
+                    struct value *out)
+{
+    return split(ev, self, a, true, out);
+}
+
+static int m_splitlines(struct eval *ev, const struct value *self, const struct args *a,
+                        struct value *out)
+{
+    struct list *l;
+    int rc = str_lines(ev, self->s, a->bound[0] && value_truth(a->bound[0]), &l);
+    if (rc == 0)
+        *out = value_list(l);
+    return rc;
+}
+
+static bool affix_is(struct str s, struct str part, bool at_end)
+{
+    return part.n <= s.n && memcmp(at_end ? s.p + s.n - part.n : s.p, part.p, part.n) == 0;
+}
+
+/* One string or a tuple of them. */
+static int has_affix(struct eval *ev, const struct value *self, const struct args *a, bool at_end,
+                     struct value *out)
+{
+    const struct value *parts = a->bound[0];
+    size_t n = 1;
+    if (parts && parts->type == VALUE_LIST && parts->list->kind == LIST_TUPLE) {
+        n = parts->list->n;
+        parts = parts->list->items;
+    }
+    bool found = false;
+    for (size_t i = 0; i < n && !found; i++) {
+        if (!parts || parts[i].type != VALUE_STRING)
+            return eval_fail(ev, ERR_FORMAT, "expected a string or a tuple of strings");
+        found = affix_is(self->s, parts[i].s, at_end);
+    }
+    *out = value_bool(found);
+    return eval_steps(ev, n);
+}
+
+static int m_startswith(struct eval *ev, const struct value *self, const struct args *a,
+                        struct value *out)
+{
+    return has_affix(ev, self, a, false, out);
+}
+
+static int m_endswith(struct eval *ev, const struct value *self, const struct args *a,
+                      struct value *out)
+{
+    return has_affix(ev, self, a, true, out);
+}
+
+static int without_affix(struct eval *ev, const struct value *self, const struct args *a,
+                         bool at_end, struct value *out)
+{
+    struct str part, s = self->s;
+    int rc = builtin_arg_str(ev, a->bound[0], STR(""), &part);
+    if (rc == 0 && affix_is(s, part, at_end))
+        s = (struct str){at_end ? s.p : s.p + part.n, s.n - part.n};
+    *out = value_str(s);
+    return rc;
+}
+
+static int m_removeprefix(struct eval *ev, const struct value *self, const struct args *a,
+                          struct value *out)
+{
+    return without_affix(ev, self, a, false, out);
+}
+
+static int m_removesuffix(struct eval *ev, const struct value *self, const struct args *a,
+                          struct value *out)
+{
+    return without_affix(ev, self, a, true, out);
+}
+
+static int in_case(struct eval *ev, const struct value *self, enum str_case how, struct value *out)
+{
+    out->type = VALUE_STRING;
+    return str_case(ev, self->s, how, &out->s);
+}
+
+static int m_upper(struct eval *ev, const struct value *self, const struct args *a,
+                   struct value *out)
+{
+    return in_case(ev, self, CASE_UPPER, out);
+}
+
+static int m_lower(struct eval *ev, const struct value *self, const struct args *a,
+                   struct value *out)
+{
+    return in_case(ev, self, CASE_LOWER, out);
+}
+
+static int m_title(struct eval *ev, const struct value *self, const struct args *a,
+                   struct value *out)
+{
+    return in_case(ev, self, CASE_TITLE, out);
+}
+
+static int m_capitalize(struct eval *ev, const struct value *self, const struct args *a,
+                        struct value *out)
+{
+    return in_case(ev, self, CASE_CAPITAL, out);
+}
+
+static int m_replace(struct eval *ev, const struct value *self, const struct args *a,
+                     struct value *out)
+{
+    struct str from, to;
+    int64_t count;
+    if (!a->bound[0] || !a->bound[1])
+        return eval_fail(ev, ERR_FORMAT, "replace needs two strings");
+    int rc = builtin_arg_str(ev, a->bound[0], STR(""), &from);
+    if (rc == 0)
+        rc = builtin_arg_str(ev, a->bound[1], STR(""), &to);
+    if (rc == 0)
+        rc = builtin_arg_int(ev, a->bound[2], -1, &count);
+    out->type = VALUE_STRING;
+    return rc ? rc : str_replace(ev, self->s, from, to, count, &out->s);
+}
+
+static int m_join(struct eval *ev, const struct value *self, const struct args *a,
+                  struct value *out)
+{
+    struct list *items;
+    if (!a->bound[0])
+        return eval_fail(ev, ERR_FORMAT, "join needs an argument");
+    int rc = value_items(ev, a->bound[0], &items);
+    if (rc)
+        return rc;
+    struct builder b = {.ev = ev};
+    for (size_t i = 0; i < items->n; i++) {
+        if (items->items[i].type != VALUE_STRING)
+            return eval_fail(ev, ERR_FORMAT, "join of a %s, expected strings",
+                             value_type_name(&items->items[i]));
+        if (i)
+            build_put(&b, self->s);
+        build_put(&b, items->items[i].s);
+    }
+    out->type = VALUE_STRING;
+    return build_done(&b, &out->s);
+}
+
+static int find_index(struct eval *ev, const struct value *self, const struct args *a,
+                      bool from_right, struct value *out)
+{
+    struct str part, s = self->s;
+    size_t at = 0;
+    if (!a->bound[0])
+        return eval_fail(ev, ERR_FORMAT, "find needs an argument");
+    int rc = builtin_arg_str(ev, a->bound[0], STR(""), &part);
+    if (rc == 0)
+        rc = eval_bytes(ev, s.n);
+    if (rc)
+        return rc;
+    bool found = !from_right && str_find(s, part, 0, &at);
+    for (size_t end = s.n; from_right && !found && end >= part.n; end--) {
+        found = memcmp(s.p + end - part.n, part.p, part.n) == 0;
+        at = end - part.n;
+        if (end == 0)
+            break;
+    }
+    *out = value_int(found ? (int64_t)utf8_length(s.p, at) : -1);
+    return from_right ? eval_bytes(ev, (s.n - at) * (part.n / 32)) : 0;
+}
+
+static int m_find(struct eval *ev, const struct value *self, const struct args *a,
+                  struct value *out)
+{
+    return find_index(ev, self, a, false, out);
+}
+
+static int m_rfind(struct eval *ev, const struct value *self, const struct args *a,
+                   struct value *out)
+{
+    return find_index(ev, self, a, true, out);
+}
+
+static int m_index(struct eval *ev, const struct value *self, const struct args *a,
+                   struct value *out)
+{
+    int rc = find_index(ev, self, a, false, out);
+    if (rc == 0 && out->i < 0)
+        return eval_fail(ev, ERR_FORMAT, "substring not found");
+    return rc;
+}
+
+static int m_count(struct eval *ev, const struct value *self, const struct args *a,
+                   struct value *out)
+{
+    struct str part;
+    size_t at = 0, hit;
+    int64_t n = 0;
+    if (!a->bound[0])
+        return eval_fail(ev, ERR_FORMAT, "count needs an argument");
+    int rc = builtin_arg_str(ev, a->bound[0], STR(""), &part);
+    if (rc == 0)
+        rc = eval_bytes(ev, self->s.n);
+    if (rc == 0 && part.n == 0)
+        n = (int64_t)utf8_length(self->s.p, self->s.n) + 1;
+    while (rc == 0 && part.n && str_find(self->s, part, at, &hit)) {
+        n++;
+        at = hit + part.n;
+    }
+    *out = value_int(n);
+    return rc;
+}
+
+/* Every character passes, and there is one. */
+static int all_chars(struct eval *ev, struct str s, bool (*passes)(uint32_t cp), struct value *out)
+{
+    bool all = s.n > 0;
+    for (size_t i = 0; i < s.n && all;) {
+        uint32_t cp;
+        i += utf8_next(s.p + i, &cp);
+        all = passes(cp);
+    }
+    *out = value_bool(all);
+    return eval_bytes(ev, s.n);
+}
+
+static bool is_ascii_digit(uint32_t cp)
+{
+    return cp >= '0' && cp <= '9';
+}
+
+static bool is_letter(uint32_t cp)
+{
+    return unicode_class(cp) == UNICODE_LETTER;
+}
+
+static bool is_letter_or_number(uint32_t cp)
+{
+    return is_letter(cp) || unicode_class(cp) == UNICODE_NUMBER;
+}
+
+static int m_isdigit(struct eval *ev, const struct value *self, const struct args *a,
+                     struct value *out)
+{
+    return all_chars(ev, self->s, is_ascii_digit, out);
+}
+
+static int m_isalpha(struct eval *ev, const struct value *self, const struct args *a,
+                     struct value *out)
+{
+    return all_chars(ev, self->s, is_letter, out);
+}
+
+static int m_isalnum(struct eval *ev, const struct value *self, const struct args *a,
+                     struct value *out)
+{
+    return all_chars(ev, self->s, is_letter_or_number, out);
+}
+
+static int m_isspace(struct eval *ev, const struct value *self, const struct args *a,
+                     struct value *out)
+{
+    return all_chars(ev, self->s, unicode_is_python_space, out);
+}
+
+/* At least one cased letter, and none of the other case. */
+static int one_case(struct eval *ev, struct str s, bool upper, struct value *out)
+{
+    bool some = false, other = false;
+    for (size_t i = 0; i < s.n && !other;) {
+        uint32_t cp;
+        i += utf8_next(s.p + i, &cp);
+        some = some || (upper ? unicode_is_upper(cp) : unicode_is_lower(cp));
+        other = upper ? unicode_is_lower(cp) : unicode_is_upper(cp);
+    }
+    *out = value_bool(some && !other);
+    return eval_bytes(ev, s.n);
+}
+
+static int m_isupper(struct eval *ev, const struct value *self, const struct args *a,
+                     struct value *out)
+{
+    return one_case(ev, self->s, true, out);
+}
+
+static int m_islower(struct eval *ev, const struct value *self, const struct args *a,
+                     struct value *out)
+{
+    return one_case(ev, self->s, false, out);
+}
+
+/* ---- dicts ---- */
+
+static int m_get(struct eval *ev, const struct value *self, const struct args *a, struct value *out)
+{
+    const struct value *found;
+    if (!a->bound[0])
+        return eval_fail(ev, ERR_FORMAT, "get needs a key");
+    int rc = dict_get(ev, self->dict, a->bound[0], &found);
+    *out = found ? *found : a->bound[1] ? *a->bound[1] : value_none();
+    return rc;
+}
+
+static int view(struct eval *ev, const struct dict *d, enum view_kind kind, struct value *out)
+{
+    struct list *l = list_new(ev, LIST_VIEW);
+    int rc = l ? eval_steps(ev, d->n) : eval_nomem(ev);
+    for (size_t i = 0; rc == 0 && i < d->n; i++) {
+        struct value v = kind == VIEW_VALUES ? d->values[i] : d->keys[i];
+        if (kind == VIEW_ITEMS) {
+            struct list *pair = list_new(ev, LIST_TUPLE);
+            rc = pair ? list_push(ev, pair, &d->keys[i]) : eval_nomem(ev);
+            if (rc == 0)
+                rc = list_push(ev, pair, &d->values[i]);
+            v = value_list(pair);
+        }
+        if (rc == 0)
+            rc = list_push(ev, l, &v);
+    }
+    if (rc)
+        return rc;
+    l->first = kind;
+    *out = value_list(l);
+    return 0;
+}
+
+static int m_items(struct eval *ev, const struct value *self, const struct args *a,
+                   struct value *out)
+{
+    return view(ev, self->dict, VIEW_ITEMS, out);
+}
+
+static int m_keys(struct eval *ev, const struct value *self, const struct args *a,
+                  struct value *out)
+{
+    return view(ev, self->dict, VIEW_KEYS, out);
+}
+
+static int m_values(struct eval *ev, const struct value *self, const struct args *a,
+                    struct value *out)
+{
+    return view(ev, self->dict, VIEW_VALUES, out);
+}
+
+/* ---- lists and loops ---- */
+
+static int list_search(struct eval *ev, const struct value *self, const struct args *a,
+                       int64_t *first, int64_t *count)
+{
+    *first = -1;
+    *count = 0;
+    if (!a->bound[0])
+        return eval_fail(ev, ERR_FORMAT, "expected an argument");
+    for (size_t i = 0; i < self->list->n; i++) {
+        bool same;
+        int rc = value_equal(ev, &self->list->items[i], a->bound[0], &same);
+        if (rc)
+            return rc;
+        *first = same && *first < 0 ? (int64_t)i : *first;
+        *count += same;
+    }
+    return 0;
+}
+
+static int m_list_count(struct eval *ev, const struct value *self, const struct args *a,
+                        struct value *out)
+{
+    int64_t first, count;
+    int rc = list_search(ev, self, a, &first, &count);
+    *out = value_int(count);
+    return rc;
+}
+
+static int m_list_index(struct eval *ev, const struct value *self, const struct args *a,
+                        struct value *out)
+{
+    int64_t first, count;
+    int rc = list_search(ev, self, a, &first, &count);
+    *out = value_int(first);
+    return rc == 0 && first < 0 ? eval_fail(ev, ERR_FORMAT, "the value is not in the list") : rc;
+}
+
+static int m_cycle(struct eval *ev, const struct value *self, const struct args *a,
+                   struct value *out)
+{
+    if (a->n_pos == 0)
+        return eval_fail(ev, ERR_FORMAT, "cycle needs an argument");
+    *out = a->pos[self->loop->at % a->n_pos];
+    return 0;
+}
+
+static int m_changed(struct eval *ev, const struct value *self, const struct args *a,
+                     struct value *out)
+{
+    struct list *now = list_new(ev, LIST_TUPLE);
+    int rc = now ? 0 : eval_nomem(ev);
+    for (size_t i = 0; rc == 0 && i < a->n_pos; i++)
+        rc = list_push(ev, now, &a->pos[i]);
+    if (rc)
+        return rc;
+    struct value v = value_list(now);
+    bool same = false;
+    if (self->loop->has_last_seen)
+        rc = value_equal(ev, &self->loop->last_seen, &v, &same);
+    self->loop->has_last_seen = true;
+    self->loop->last_seen = v;
+    *out = value_bool(!same);
+    return rc;
+}
+
+const struct builtin *method_find(enum value_type type, struct str name)
+{
+    static const struct builtin STRING[] = {
+        {"strip", m_strip, "chars"},
+        {"lstrip", m_lstrip, "chars"},
+        {"rstrip", m_rstrip, "chars"},
+        {"split", m_split, "sep,maxsplit"},
+        {"rsplit", m_rsplit, "sep,maxsplit"},
+        {"splitlines", m_splitlines, "keepends"},
+        {"startswith", m_startswith, "prefix"},
+        {"endswith", m_endswith, "suffix"},
+        {"removeprefix", m_removeprefix, "prefix"},
+        {"removesuffix", m_removesuffix, "suffix"},
+        {"upper", m_upper, ""},
+        {"lower", m_lower, ""},
+        {"title", m_title, ""},
+        {"capitalize", m_capitalize, ""},
+        {"replace", m_replace, "old,new,count"},
+        {"join", m_join, "iterable"},
+        {"find", m_find, "sub"},
+        {"rfind", m_rfind, "sub"},
+        {"index", m_index, "sub"},
+        {"count", m_count, "sub"},
+        {"isdigit", m_isdigit, ""},
+        {"isalpha", m_isalpha, ""},
+        {"isalnum", m_isalnum, ""},
+        {"isspace", m_isspace, ""},
+        {"isupper", m_isupper, ""},
+        {"islower", m_islower, ""},
+    };
+    static const struct builtin DICT[] = {
+        {"get", m_get, "key,default"},
+        {"items", m_items, ""},
+        {"keys", m_keys, ""},
+        {"values", m_values, ""},
+    };
+    static const struct builtin LIST[] = {
+        {"count", m_list_count, "value"},
+        {"index", m_list_index, "value"},
+    };
+    static const struct builtin LOOP[] = {
+        {"cycle", m_cycle, "*"},
+        {"changed", m_changed, "*"},
+    };
+    switch (type) {
+    case VALUE_STRING:
+        return builtin_find(STRING, BUILTIN_COUNT(STRING), name);
+    case VALUE_DICT:
+        return builtin_find(DICT, BUILTIN_COUNT(DICT), name);
+    case VALUE_LIST:
+        return builtin_find(LIST, BUILTIN_COUNT(LIST), name);
+    case VALUE_LOOP:
+        return builtin_find(LOOP, BUILTIN_COUNT(LOOP), name);
+    default:
+        return NULL;
+    }
+}
