@@ -2,7 +2,8 @@
 #ifndef EXA_CLI_PACK_H
 #define EXA_CLI_PACK_H
 
-/* argv[0] is the sub-command's name. Returns the exit code: 0 done, 1 the system refused, 4 invalid input. */
+/* argv[0] is the sub-command's name. Returns the exit code: 0 done, 1 the system refused, 4 invalid
+ * input. */
 int cmd_pack(int argc, char **argv);
 
 #endif

@@ -8,8 +8,9 @@
 
 void h5_quiet_begin(struct h5_quiet *q)
 {
-    /* A damaged file leaves pieces of its metadata in HDF5 1.10's free lists; its clean-up at exit then prints about an
-     * "infinite loop". Nothing needs that clean-up: every file is closed here. */
+    /* A damaged file leaves pieces of its metadata in HDF5 1.10's free lists; its clean-up at exit
+     * then prints about an "infinite loop". Nothing needs that clean-up: every file is closed here.
+     */
     H5dont_atexit();
     H5Eget_auto2(H5E_DEFAULT, &q->fn, &q->ctx);
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
@@ -116,7 +117,8 @@ static int attr_write(hid_t where, const char *name, hid_t file_type, hid_t memo
 
 int h5_attr_text(hid_t where, const char *name, const char *text, struct err *e)
 {
-    /* A fixed length: the attribute holds its bytes itself, with no heap that a reader must follow. */
+    /* A fixed length: the attribute holds its bytes itself, with no heap that a reader must follow.
+     */
     hid_t type = H5Tcopy(H5T_C_S1);
     if (type >= 0 &&
         (H5Tset_size(type, strlen(text) + 1) < 0 || H5Tset_cset(type, H5T_CSET_UTF8) < 0)) {

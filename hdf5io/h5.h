@@ -1,7 +1,9 @@
-/* h5.h - small helpers over the HDF5 C API: quiet errors turned into one sentence, attributes, plain datasets.
+/* h5.h - small helpers over the HDF5 C API: quiet errors turned into one sentence, attributes,
+ * plain datasets.
  *
- * Inside the room only. HDF5 prints its error stack by itself unless told otherwise: every public function of the room
- * works between h5_quiet_begin and h5_quiet_end. Not thread-safe, as HDF5 itself.
+ * Inside the room only. HDF5 prints its error stack by itself unless told otherwise: every public
+ * function of the room works between h5_quiet_begin and h5_quiet_end. Not thread-safe, as HDF5
+ * itself.
  */
 #ifndef EXA_HDF5IO_H5_H
 #define EXA_HDF5IO_H5_H
@@ -19,10 +21,12 @@ struct h5_quiet {
 void h5_quiet_begin(struct h5_quiet *q);
 void h5_quiet_end(const struct h5_quiet *q);
 
-/* Set e from a sentence and the innermost message of HDF5's error stack. ERR_LIMIT when that says that the disk is full. */
+/* Set e from a sentence and the innermost message of HDF5's error stack. ERR_LIMIT when that says
+ * that the disk is full. */
 int h5_error(struct err *e, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
-/* Nothing made here keeps the time of its making: equal models give equal files, but for the root group's times. */
+/* Nothing made here keeps the time of its making: equal models give equal files, but for the root
+ * group's times. */
 
 /* *out: the new group, -1 on failure. */
 int h5_group_create(hid_t where, const char *name, hid_t *out, struct err *e);
@@ -44,8 +48,8 @@ int h5_attr_i64(hid_t where, const char *name, int64_t value, struct err *e);
 int h5_attr_f64(hid_t where, const char *name, double value, struct err *e);
 int h5_attr_u64s(hid_t where, const char *name, const uint64_t *values, size_t n, struct err *e);
 
-/* A contiguous uint8[n] dataset of these bytes; data NULL: created with its space, not written. n > 0. *out (may be NULL) is
- * left open. */
+/* A contiguous uint8[n] dataset of these bytes, n not 0; data NULL: created with its space, not
+ * written. *out (may be NULL) is left open. */
 int h5_data_bytes(hid_t where, const char *name, const void *data, uint64_t n, hid_t *out,
                   struct err *e);
 /* A dataset of n strings; scalar: n is 1 and the dataset has no dimension. */

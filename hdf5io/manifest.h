@@ -1,6 +1,7 @@
 /* manifest.h - the JSON text of a pack's `manifest` attribute. Inside the room only.
  *
- * It follows from index and meta, so a reader makes it again and compares the bytes: there is nothing in it to trust. */
+ * It follows from index and meta, so a reader makes it again and compares the bytes: there is
+ * nothing in it to trust. */
 #ifndef EXA_HDF5IO_MANIFEST_H
 #define EXA_HDF5IO_MANIFEST_H
 

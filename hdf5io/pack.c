@@ -1,8 +1,8 @@
 /* pack.c - see pack.h: opening and verifying a pack.
  *
- * The file is judged before it is used: only hard links are followed (an external link would lead into another file),
- * only plain contiguous uint8 datasets inside this file are taken, sizes come from the index, whose digest the manifest
- * must repeat.
+ * The file is judged before it is used: only hard links are followed (an external link would lead
+ * into another file), only plain contiguous uint8 datasets inside this file are taken, sizes come
+ * from the index, whose digest the manifest must repeat.
  */
 #include "hdf5io/pack.h"
 

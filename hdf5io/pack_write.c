@@ -1,7 +1,8 @@
 /* pack_write.c - see pack.h: making a pack.
  *
- * Everything goes into PATH.tmp under an flock (what a killed run left there is taken over), and gets its name by
- * rename when all of it is on the disk. Space is reserved beforehand: a full disk shows before the long part.
+ * Everything goes into PATH.tmp under an flock (what a killed run left there is taken over), and
+ * gets its name by rename when all of it is on the disk. Space is reserved beforehand: a full disk
+ * shows before the long part.
  */
 #include "hdf5io/pack.h"
 
@@ -22,7 +23,8 @@
 #include <unistd.h>
 
 enum {
-    /* What HDF5 itself needs at most for a dataset's header, its attributes and its entry in the group, each aligned. */
+    /* What HDF5 itself needs at most for a dataset's header, its attributes and its entry in the
+     * group, each aligned. */
     H5_TENSOR_BYTES = 3 * TENSOR_ALIGN,
     H5_FILE_BYTES = 1 << 20,
 };
@@ -83,7 +85,7 @@ static int lock_tmp(struct writer *w, struct err *e)
     if (w->fd < 0)
         return err_sys(e, errno, "cannot create %s", w->tmp);
     if (flock(w->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-        goto held; /* other errors: a file system without locks, where two writers are the user's care */
+        goto held; /* other errors: no locks here, two writers are then the user's care */
     if (fstat(w->fd, &st) != 0 || lstat(w->tmp, &there) != 0 || st.st_ino != there.st_ino ||
         st.st_dev != there.st_dev)
         goto held; /* renamed by its owner just now */
@@ -97,8 +99,8 @@ held:
 static int create_file(struct writer *w, struct err *e)
 {
     hid_t access = H5Pcreate(H5P_FILE_ACCESS);
-    /* Alignment for all sizes: also the smallest tensor begins at a multiple of 4096. HDF5's own lock is off: ours is
-     * held, and some shared file systems refuse it. */
+    /* Alignment for all sizes: also the smallest tensor begins at a multiple of 4096. HDF5's own
+     * lock is off: ours is held, and some shared file systems refuse it. */
     if (access >= 0 && H5Pset_fapl_sec2(access) >= 0 &&
         H5Pset_alignment(access, 1, TENSOR_ALIGN) >= 0 &&
         H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_V110) >= 0 &&

@@ -1,4 +1,5 @@
-/* gguf.c - see gguf.h. The syntax is in gguf_doc.c, the keys' meaning in gguf_model.c; here: the tensors' places. */
+/* gguf.c - see gguf.h. The syntax is in gguf_doc.c, the keys' meaning in gguf_model.c; here: the
+ * tensors' places. */
 #include "model/gguf.h"
 
 #include "model/gguf_doc.h"

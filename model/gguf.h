@@ -1,7 +1,8 @@
 /* gguf.h - reader of GGUF v2/v3 files (little-endian), hardened against hostile input.
  *
- * Source: ggml/docs/gguf.md. The file is mapped read-only; nothing in it is trusted: every count, length and offset is checked against
- * the real size before use, products are checked for overflow, names must be unique. A refusal names the key or tensor.
+ * Source: ggml/docs/gguf.md. The file is mapped read-only; nothing in it is trusted: every count,
+ * length and offset is checked against the real size before use, products are checked for overflow,
+ * names must be unique. A refusal names the key or tensor.
  */
 #ifndef EXA_MODEL_GGUF_H
 #define EXA_MODEL_GGUF_H
@@ -12,9 +13,9 @@
 
 struct gguf {
     struct model_meta meta;
-    struct model_index index;       /* hashes and digest are not filled */
-    const uint8_t **tensor_data;    /* owned array [index.n_tensors], pointing into the mapping */
-    void *map;                      /* NULL when parsed from memory */
+    struct model_index index;    /* hashes and digest are not filled */
+    const uint8_t **tensor_data; /* owned array [index.n_tensors], pointing into the mapping */
+    void *map;                   /* NULL when parsed from memory */
     size_t map_bytes;
 };
 

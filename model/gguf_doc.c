@@ -1,7 +1,7 @@
 /* gguf_doc.c - see gguf_doc.h. Source: ggml/docs/gguf.md, versions 2 and 3, little-endian.
  *
- * The bytes are hostile: every length is compared with what is left before it is used, every count with the least room
- * its items need. Names are shown in errors with unprintable bytes replaced.
+ * The bytes are hostile: every length is compared with what is left before it is used, every count
+ * with the least room its items need. Names are shown in errors with unprintable bytes replaced.
  */
 #include "model/gguf_doc.h"
 
@@ -258,7 +258,7 @@ void gguf_doc_fini(struct gguf_doc *d)
     *d = (struct gguf_doc){0};
 }
 
-/* --- typed reading ---------------------------------------------------------------------------------------- */
+/* --- typed reading ---------------------------------------------------------------------------- */
 
 const struct gguf_key *gguf_doc_find(const struct gguf_doc *d, const char *name)
 {

@@ -1,4 +1,5 @@
-/* gguf_doc.h - the syntax of a GGUF file: its header, keys and tensor table, checked against the real size.
+/* gguf_doc.h - the syntax of a GGUF file: its header, keys and tensor table, checked against the
+ * real size.
  *
  * Inside the room only: gguf.c makes a model of it. Everything points into the file's bytes.
  */
@@ -61,14 +62,16 @@ struct gguf_doc {
     uint64_t data_bytes;
 };
 
-/* ERR_FORMAT names the file and the key or tensor. Tensor types, sizes and places are not judged here. */
+/* ERR_FORMAT names the file and the key or tensor. Tensor types, sizes and places are not judged
+ * here. */
 int gguf_doc_parse(struct gguf_doc *d, const void *bytes, size_t n, const char *label,
                    struct err *e);
 void gguf_doc_fini(struct gguf_doc *d);
 
 const struct gguf_key *gguf_doc_find(const struct gguf_doc *d, const char *name); /* NULL: none */
 
-/* Typed reading. A missing key leaves *out alone: 0; with `required` it is an error. Another type is always one. */
+/* Typed reading. A missing key leaves *out alone: 0; with `required` it is an error. Another type
+ * is always one. */
 int gguf_doc_u32(const struct gguf_doc *d, const char *key, bool required, uint32_t *out,
                  struct err *e);
 int gguf_doc_f32(const struct gguf_doc *d, const char *key, bool required, float *out,

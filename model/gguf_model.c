@@ -1,8 +1,9 @@
 /* gguf_model.c - see gguf_model.h. Keys as in ggml/docs/gguf.md.
  *
- * A key that would change what the model computes, and that no engine here follows, is refused by its name (NEUTRAL
- * below): a wrong answer is worse than none. All other unknown keys are skipped. (A tensor rope_freqs.weight changes
- * the rotation too: that is in the index, and the engine refuses it as it does every tensor it does not know.)
+ * A key that would change what the model computes, and that no engine here follows, is refused by
+ * its name (NEUTRAL below): a wrong answer is worse than none. All other unknown keys are skipped.
+ * (A tensor rope_freqs.weight changes the rotation too: that is in the index, and the engine
+ * refuses it as it does every tensor it does not know.)
  */
 #include "model/gguf_model.h"
 
@@ -219,7 +220,8 @@ static char *dup_text(struct gguf_text t)
     return s;
 }
 
-/* An array of strings becomes owned C strings; what was made is counted for meta_fini also on failure. */
+/* An array of strings becomes owned C strings; what was made is counted for meta_fini also on
+ * failure. */
 static int read_strings(const struct gguf_doc *d, const char *key, bool required, uint32_t max,
                         char ***out, uint32_t *count, struct err *e)
 {

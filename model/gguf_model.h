@@ -5,7 +5,8 @@
 #include "model/gguf_doc.h"
 #include "model/meta.h"
 
-/* m is initialised; the caller calls meta_fini also on failure. ERR_FORMAT names file, key, expected and found. */
+/* m is initialised; the caller calls meta_fini also on failure. ERR_FORMAT names file, key,
+ * expected and found. */
 int gguf_model_read(const struct gguf_doc *d, struct model_meta *m, struct err *e);
 
 #endif

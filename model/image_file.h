@@ -1,9 +1,11 @@
-/* image_file.h - the node image as bytes: its header, its places in the cache folder, whole reads and writes.
+/* image_file.h - the node image as bytes: its header, its places in the cache folder, whole reads
+ * and writes.
  *
- * Inside the room only. CACHE/<digest>/ holds `image` (finished), `image.part` (being made) and `lock`: a writer and
- * an evictor hold an exclusive flock on `lock` for all they do in that folder; a user of an image holds a shared flock on
- * the image itself. Whoever removes the folder removes `lock` last and while holding it, so a flock counts only if
- * the path still leads to the locked file.
+ * Inside the room only. CACHE/<digest>/ holds `image` (finished), `image.part` (being made) and
+ * `lock`: a writer and an evictor hold an exclusive flock on `lock` for all they do in that folder;
+ * a user of an image holds a shared flock on the image itself. Whoever removes the folder removes
+ * `lock` last and while holding it, so a flock counts only if the path still leads to the locked
+ * file.
  */
 #ifndef EXA_MODEL_IMAGE_FILE_H
 #define EXA_MODEL_IMAGE_FILE_H
@@ -24,7 +26,8 @@ struct image_header {
 };
 /* out: IMAGE_DATA_OFFSET bytes */
 void image_header_encode(const struct image_header *h, uint8_t *out);
-/* Read and check: magic, version, checksum, sizes against each other and against the file's. ERR_FORMAT names path. */
+/* Read and check: magic, version, checksum, sizes against each other and against the file's.
+ * ERR_FORMAT names path. */
 int image_header_read(struct image_header *h, int fd, const char *path, struct err *e);
 
 struct image_paths {
@@ -33,9 +36,11 @@ struct image_paths {
 int image_paths_make(struct image_paths *p, const char *cache_dir,
                      const uint8_t digest[SHA256_BYTES], struct err *e);
 
-/* Make the folder and take its lock, waiting until timeout_us (0: try once). ERR_TIMEOUT when another has it. */
+/* Make the folder and take its lock, waiting until timeout_us (0: try once). ERR_TIMEOUT when
+ * another has it. */
 int image_lock(int *fd, const struct image_paths *p, uint64_t timeout_us, struct err *e);
-/* flock op on fd, and whether path still leads to that file: 1 locked, 0 not now (held, or path changed), else an error. */
+/* flock op on fd, and whether path still leads to that file: 1 locked, 0 not now (held, or path
+ * changed), else an error. */
 int image_flock(int fd, int op, const char *path, struct err *e);
 
 /* The whole n bytes: 0, or ERR_SYS; ERR_FORMAT at the end of the file. */

@@ -1,7 +1,8 @@
 /* image_writer.c - see image.h: building and repairing a node image.
  *
- * What is already there is believed only after its hash was computed. A finished image that proves bad may be mapped by
- * running engines, so it is never written to: a new part file takes its good segments and replaces it by rename.
+ * What is already there is believed only after its hash was computed. A finished image that proves
+ * bad may be mapped by running engines, so it is never written to: a new part file takes its good
+ * segments and replaces it by rename.
  */
 #include "model/image.h"
 
@@ -58,7 +59,8 @@ static bool hash_matches(const struct image_writer *w, uint32_t s, const void *d
     return memcmp(sum, w->index->hashes[s], SHA256_BYTES) == 0;
 }
 
-/* Read segment s of the file into scratch; true when its hash agrees. A read error is a bad segment, like any other. */
+/* Read segment s of the file into scratch; true when its hash agrees. A read error is a bad
+ * segment, like any other. */
 static bool segment_good(struct image_writer *w, int fd, const struct segment *seg, uint32_t s)
 {
     return image_pread(fd, w->scratch, seg->n_bytes, seg->image_offset, "image", NULL) == 0 &&
@@ -126,7 +128,8 @@ static int disk_full(struct image_writer *w, uint64_t need, struct err *e)
                    w->paths.dir, need, free_bytes(w->paths.dir));
 }
 
-/* Open or create the part file with its whole size reserved. What was in it stays. *existed: it was there. */
+/* Open or create the part file with its whole size reserved. What was in it stays. *existed: it was
+ * there. */
 static int reserve_part(struct image_writer *w, bool *existed, struct err *e)
 {
     const char *path = w->paths.part;
@@ -265,7 +268,8 @@ static int writer_init(struct image_writer *w, const char *cache_dir, const stru
     return rc ? rc : dir_make_private(cache_dir, e);
 }
 
-/* A folder with nothing but its lock is no use to anybody. The lock is held: nobody else is at work here. */
+/* A folder with nothing but its lock is no use to anybody. The lock is held: nobody else is at work
+ * here. */
 static void drop_empty_dir(const struct image_writer *w)
 {
     if (access(w->paths.image, F_OK) != 0 && access(w->paths.part, F_OK) != 0) {

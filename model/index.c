@@ -1,8 +1,8 @@
 /* index.c - see index.h.
  *
- * Bytes: "EXAIDX01", u32 n_tensors, then for each tensor str name, u32 type, u32 n_dims, u64 dims[n_dims],
- * SHA-256 of each segment; at the end SHA-256 of the meta bytes. Sizes and places are computed, never stored, so
- * two indexes with equal bytes have equal layouts.
+ * Bytes: "EXAIDX01", u32 n_tensors, then for each tensor str name, u32 type, u32 n_dims, u64
+ * dims[n_dims], SHA-256 of each segment; at the end SHA-256 of the meta bytes. Sizes and places are
+ * computed, never stored, so two indexes with equal bytes have equal layouts.
  */
 #include "model/index.h"
 
@@ -61,7 +61,8 @@ void index_fini(struct model_index *x)
     *x = (struct model_index){0};
 }
 
-/* A name becomes the name of an HDF5 dataset and appears in log lines: no '/', no blank, plain ASCII. */
+/* A name becomes the name of an HDF5 dataset and appears in log lines: no '/', no blank, plain
+ * ASCII. */
 static int name_check(const char *name, struct err *e)
 {
     size_t n = strnlen(name, TENSOR_NAME_BYTES);
@@ -79,7 +80,7 @@ static int name_check(const char *name, struct err *e)
     return 0;
 }
 
-/* Bytes of one tensor, checked: known type, no zero dimension, whole blocks in a row, no overflow. */
+/* Bytes of one tensor, checked: known type, no zero dimension, whole blocks, no overflow. */
 static int tensor_size(struct tensor_info *t, struct err *e)
 {
     const struct tensor_type_info *type = tensor_type_info(t->type);

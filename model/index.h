@@ -1,8 +1,10 @@
-/* index.h - a pack's tensors and 8 MiB segments with their hashes: the unit of reading, broadcast, repair and have-bits.
+/* index.h - a pack's tensors and 8 MiB segments with their hashes: the unit of reading, broadcast,
+ * repair and have-bits.
  *
- * The index is canonical. Its bytes (index_encode) hold, in the pack's order: tensor name, type, shape, segment hashes;
- * then SHA-256 of the meta bytes. The pack's **digest** is SHA-256 of these bytes. Where a tensor lies in a pack file is
- * not part of it (that is pack_layout in hdf5io/pack.h). Where it lies in a node image follows from it: tensors in order, each
+ * The index is canonical. Its bytes (index_encode) hold, in the pack's order: tensor name, type,
+ * shape, segment hashes; then SHA-256 of the meta bytes. The pack's **digest** is SHA-256 of these
+ * bytes. Where a tensor lies in a pack file is not part of it (hdf5io/pack.h,
+ * file_offset). Where it lies in a node image follows from it: tensors in order, each
  * 4096-aligned, after IMAGE_DATA_OFFSET (model/image.h).
  */
 #ifndef EXA_MODEL_INDEX_H
@@ -39,8 +41,8 @@ enum tensor_type {
 };
 struct tensor_type_info {
     int type;
-    const char *name;        /* "Q4_1" */
-    uint32_t block_elems;    /* weights in a block: 1 or 32 or 256 */
+    const char *name;     /* "Q4_1" */
+    uint32_t block_elems; /* weights in a block: 1 or 32 or 256 */
     uint32_t block_bytes;
 };
 /* NULL: a type this build does not know. */
@@ -50,7 +52,8 @@ struct tensor_info {
     char name[TENSOR_NAME_BYTES];
     int type; /* enum tensor_type */
     uint32_t n_dims;
-    uint64_t dims[TENSOR_MAX_DIMS]; /* GGUF order: dims[0] is the contiguous one (row length), unused are 1 */
+    /* GGUF order: dims[0] is the contiguous one (row length), unused are 1 */
+    uint64_t dims[TENSOR_MAX_DIMS];
     uint64_t n_bytes;
     uint64_t image_offset;  /* in the node image */
     uint32_t first_segment; /* global number of its first segment */
@@ -64,8 +67,9 @@ struct model_index {
     uint8_t (*hashes)[SHA256_BYTES]; /* owned [n_segments] */
     uint8_t meta_hash[SHA256_BYTES];
     uint8_t digest[SHA256_BYTES];
-    uint64_t image_bytes; /* node image up to the end of its tensors; index and meta bytes follow there */
-    uint64_t data_bytes;  /* sum of n_bytes */
+    /* node image up to the end of its tensors; index and meta bytes follow there */
+    uint64_t image_bytes;
+    uint64_t data_bytes; /* sum of n_bytes */
 };
 
 struct segment {
@@ -76,15 +80,18 @@ struct segment {
 };
 
 void index_fini(struct model_index *x);
-/* Lay out n tensors (names, types, dims given; the rest is computed). Refuses duplicate names, unknown types, rows that are
- * no whole number of blocks, sizes that overflow. Hashes are zero until filled. */
-int index_build(struct model_index *x, const struct tensor_info *tensors, uint32_t n, struct err *e);
+/* Lay out n tensors (names, types, dims given; the rest is computed). Refuses duplicate names,
+ * unknown types, rows that are no whole number of blocks, sizes that overflow. Hashes are zero
+ * until filled. */
+int index_build(struct model_index *x, const struct tensor_info *tensors, uint32_t n,
+                struct err *e);
 /* Set digest from everything else. Call after hashes and meta_hash are filled. */
 int index_seal(struct model_index *x, struct err *e);
 int index_encode(const struct model_index *x, struct buf *out, struct err *e);
 /* Decode, re-compute layout and digest. */
 int index_decode(struct model_index *x, const void *data, size_t n, struct err *e);
 struct segment index_segment(const struct model_index *x, uint32_t segment);
-const struct tensor_info *index_find(const struct model_index *x, const char *name); /* NULL: none */
+const struct tensor_info *index_find(const struct model_index *x,
+                                     const char *name); /* NULL: none */
 
 #endif

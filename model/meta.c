@@ -1,7 +1,8 @@
 /* meta.c - see meta.h.
  *
- * Bytes: "EXAMETA" and a version byte, then every field in the order of the structs, integers little-endian, strings
- * as u32 length and bytes. There is one way to write a model, so equal models have equal bytes.
+ * Bytes: "EXAMETA" and a version byte, then every field in the order of the structs, integers
+ * little-endian, strings as u32 length and bytes. There is one way to write a model, so equal
+ * models have equal bytes.
  */
 #include "model/meta.h"
 
@@ -76,7 +77,8 @@ int meta_encode(const struct model_meta *m, struct buf *out, struct err *e)
     return 0;
 }
 
-/* Length of the UTF-8 character at p[0..n), 0: not one (RFC 3629: no surrogates, nothing over-long). */
+/* Length of the UTF-8 character at p[0..n), 0: not one (RFC 3629: no surrogates, nothing
+ * over-long). */
 static size_t utf8_length(const uint8_t *p, size_t n)
 {
     if (p[0] < 0x80)
@@ -108,7 +110,7 @@ int meta_text_check(const void *text, size_t n, size_t max, const char *what, st
     return 0;
 }
 
-/* --- reading ---------------------------------------------------------------------------------------------- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 static int read_text(struct rd *r, char *dst, size_t cap, const char *what, struct err *e)
 {
@@ -288,7 +290,7 @@ int meta_decode(struct model_meta *m, const void *data, size_t n, struct err *e)
     return 0;
 }
 
-/* --- what engines can run --------------------------------------------------------------------------------- */
+/* --- what engines can run --------------------------------------------------------------------- */
 
 int meta_check_arch(const char *arch, struct err *e)
 {
@@ -305,7 +307,8 @@ int meta_check(const struct model_meta *m, struct err *e)
         rc = meta_validate(m, e);
     if (rc)
         return rc;
-    /* The most are far above any model known; they keep products of two in 64 bits and hostile files small. */
+    /* The most are far above any model known; they keep products of two in 64 bits and hostile
+     * files small. */
     const struct {
         const char *name;
         uint32_t value, max;

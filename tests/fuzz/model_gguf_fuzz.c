@@ -1,5 +1,5 @@
-/* model_gguf_fuzz.c - any bytes as a GGUF file. What is accepted must keep the reader's promises and survive the way
- * that a pack takes it: canonical bytes that decode to the same bytes. */
+/* model_gguf_fuzz.c - any bytes as a GGUF file. What is accepted must keep the reader's promises
+ * and survive the way that a pack takes it: canonical bytes that decode to the same bytes. */
 #include "model/gguf.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* hdf5io_pack_test.c - packs: written, opened, verified; foreign and hostile files refused; full disks. */
+/* hdf5io_pack_test.c - packs: written, opened, verified; foreign and hostile files refused; full
+ * disks. */
 #include "tests/unit/model_fixture.h"
 
 #include "hdf5io/pack.h"
@@ -155,7 +156,8 @@ static void test_foreign(void **state)
     fixture_fini(&f);
 }
 
-/* A cut file is refused wherever it was cut, by pack_open or, where only tensor bytes are gone, at least by verify. */
+/* A cut file is refused wherever it was cut, by pack_open or, where only tensor bytes are gone, at
+ * least by verify. */
 static void test_cut(void **state)
 {
     struct fixture f;
@@ -176,7 +178,7 @@ static void test_cut(void **state)
     fixture_fini(&f);
 }
 
-/* --- packs changed by somebody who knows HDF5 ------------------------------------------------------------------ */
+/* --- packs changed by somebody who knows HDF5 ------------------------------------------------- */
 
 static hid_t open_rw(const char *path)
 {
@@ -304,7 +306,8 @@ static void test_hostile(void **state)
     fixture_fini(&f);
 }
 
-/* Bytes changed at random: never a crash, never other contents. In a child: HDF5 1.10 leaks when it meets damaged metadata. */
+/* Bytes changed at random: never a crash, never other contents. In a child: HDF5 1.10 leaks when it
+ * meets damaged metadata. */
 static int open_damaged(const struct fixture *f, const struct buf *whole)
 {
     uint32_t r = 99, refused = 0;
@@ -361,7 +364,7 @@ static void test_damaged(void **state)
     fixture_fini(&f);
 }
 
-/* --- writing that fails ------------------------------------------------------------------------------------------ */
+/* --- writing that fails ----------------------------------------------------------------------- */
 
 static void test_places(void **state)
 {

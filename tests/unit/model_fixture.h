@@ -1,4 +1,5 @@
-/* model_fixture.h - small synthetic models for tests: a GGUF file built key by key, and scratch folders.
+/* model_fixture.h - small synthetic models for tests: a GGUF file built key by key, and scratch
+ * folders.
  *
  * Static functions only; a test includes it and uses what it needs.
  */
@@ -18,7 +19,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-/* --- GGUF, piece by piece ------------------------------------------------------------------------------------ */
+/* --- GGUF, piece by piece --------------------------------------------------------------------- */
 
 struct gguf_maker {
     struct buf keys, tensors, data;
@@ -206,7 +207,7 @@ __attribute__((unused)) static void tiny_file(struct buf *out)
     maker_fini(&m);
 }
 
-/* --- bytes that end at an unreadable page ---------------------------------------------------------------------- */
+/* --- bytes that end at an unreadable page ----------------------------------------------------- */
 
 struct fence {
     uint8_t *map;
@@ -233,7 +234,7 @@ __attribute__((unused)) static void fence_fini(struct fence *f)
     munmap(f->map, f->map_bytes);
 }
 
-/* --- scratch folders --------------------------------------------------------------------------------------------- */
+/* --- scratch folders -------------------------------------------------------------------------- */
 
 /* A new folder; remove it with dir_remove. */
 __attribute__((unused)) static void scratch_dir(char out[64])

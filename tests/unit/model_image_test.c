@@ -1,4 +1,5 @@
-/* model_image_test.c - node images: built, interrupted, shared, damaged, repaired, evicted; full disks. */
+/* model_image_test.c - node images: built, interrupted, shared, damaged, repaired, evicted; full
+ * disks. */
 #include "tests/unit/model_fixture.h"
 
 #include "base/clock.h"
@@ -257,8 +258,8 @@ static void test_resume(void **state)
     model_fini(&m);
 }
 
-/* A damaged or cut image: refused by image_open, repaired by a writer with just the bad segments fetched, and never
- * written to while an engine has it mapped. */
+/* A damaged or cut image: refused by image_open, repaired by a writer with just the bad segments
+ * fetched, and never written to while an engine has it mapped. */
 static void test_repair(void **state)
 {
     struct model m;
@@ -305,7 +306,7 @@ static void test_repair(void **state)
     model_fini(&m);
 }
 
-/* A repair that is interrupted goes on from what its part file and the rest of the bad image have. */
+/* An interrupted repair goes on from what its part file and the rest of the bad image have. */
 static void test_repair_interrupted(void **state)
 {
     struct model m;
@@ -331,7 +332,7 @@ static void test_repair_interrupted(void **state)
     model_fini(&m);
 }
 
-/* Every byte of the header and the tail counts: changed, the image is refused or is the same image. */
+/* Every byte of header and tail counts: changed, the image is refused or is the same image. */
 static void test_hostile(void **state)
 {
     struct model m;
@@ -363,7 +364,7 @@ static void test_hostile(void **state)
     model_fini(&m);
 }
 
-/* --- two processes ------------------------------------------------------------------------------------------- */
+/* --- two processes ---------------------------------------------------------------------------- */
 
 /* Run fn in a child; its exit status is returned by child_end. */
 static pid_t child_start(int (*fn)(const struct model *m, int in, int out), const struct model *m,
@@ -484,7 +485,7 @@ static bool listed(const char *dir, const struct model *m)
     return false;
 }
 
-/* The least recently used leave first; the kept one, those in use and those being written never do. */
+/* The least recently used leave first; the kept one, those in use or being written never do. */
 static void test_evict(void **state)
 {
     enum { N = 4 };
@@ -530,7 +531,7 @@ static void test_evict(void **state)
         model_fini(&m[i]);
 }
 
-/* --- a full disk ------------------------------------------------------------------------------------------------ */
+/* --- a full disk ------------------------------------------------------------------------------ */
 
 /* A small file system of its own, in a mount namespace of this process. */
 static bool mount_small(const char *dir, const char *size)

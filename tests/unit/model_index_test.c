@@ -166,7 +166,8 @@ static void test_golden(void **state)
     buf_fini(&b);
 }
 
-/* Cut anywhere, and with any byte changed, it is refused or gives another digest; never a read past the end. */
+/* Cut anywhere, and with any byte changed, it is refused or gives another digest; never a read past
+ * the end. */
 static void test_hostile(void **state)
 {
     struct model_index x, y;

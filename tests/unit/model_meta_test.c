@@ -1,4 +1,4 @@
-/* model_meta_test.c - canonical bytes of a model's data, what is refused, and what engines can run. */
+/* model_meta_test.c - canonical bytes of a model's data, what is refused, what engines can run. */
 #include "tests/unit/model_fixture.h"
 
 static void tiny_meta(struct model_meta *m)
@@ -70,7 +70,8 @@ static void test_cap(void **state)
     meta_fini(&m);
 }
 
-/* Cut anywhere it is refused; with a byte changed it is refused or another model, and never one that breaks the rules. */
+/* Cut anywhere it is refused; with a byte changed it is refused or another model, and never one
+ * that breaks the rules. */
 static void test_hostile(void **state)
 {
     struct model_meta m, n;
