@@ -190,17 +190,18 @@ a exec n2 true 2>/dev/null; is $? 255 'nothing runs on a dead node'
 a kill n2 2>/dev/null; is $? 1 'a dead node cannot be killed'
 like "$(a status)" '^n2 .* off ' 'status shows it off'
 node_down() { a login sinfo -h -N -n n2 -o %T | grep -q '^down'; }
-until_true 60 node_down; ok $? 'slurmctld notices the death'
+until_true 60 node_down; ok $? 'slurmctld notices the death' "$(a login sinfo -N 2>&1; tail -n 20 "$VCLUSTER_STATE/$A/log/slurmctld.log")"
 rm -f "$HOME_A"/w3/beat.*
 beats() { [ -e "$HOME_A/w3/beat.0" ] && [ -e "$HOME_A/w3/beat.1" ] && [ -e "$HOME_A/w3/beat.3" ]; }
 until_true 20 beats; ok $? 'the three other ranks go on'
 is "$(ls "$HOME_A"/w3/ | grep -c beat.2)" 0 'the fourth does not'
 is "$(a login squeue -h -j "$j" -o %T)" RUNNING 'the job keeps RUNNING'
-touch "$HOME_A/w3/stop"; until_true 30 grep -q srun: "$HOME_A/mjob.out"
+touch "$HOME_A/w3/stop"; until_true 30 grep -q "^srun: [0-9]" "$HOME_A/mjob.out"
 like "$(cat "$HOME_A/mjob.out")" '^srun: 0$' 'srun --no-kill ends with 0'
 a boot n2 >/dev/null 2>&1; is $? 0 'boot waits until the node is back'
 a boot n2 2>/dev/null; is $? 1 'a running node cannot be booted'
-is "$(a exec n2 ls /tmp /var/cache/exaserve | xargs)" '/tmp: /var/cache/exaserve: kept' 'boot empties /tmp, keeps the cache'
+a exec n2 test ! -e /tmp/old; ok $? 'boot empties /tmp'
+a exec n2 test -e /var/cache/exaserve/kept; ok $? 'and keeps the cache'
 is "$(a login srun -w n2 hostname 2>&1)" n2 'the node works again'
 
 # --- cables ---
@@ -231,7 +232,7 @@ got=$($V up --name $C --nodes 2 --conf NoSuchKey=1 2>&1); is $? 1 'up fails on a
 like "$got" 'Parsing error at unrecognized key: NoSuchKey' 'and shows the log'
 like "$got" 'missing: n0 n1' 'and names the missing nodes'
 [ ! -e "$VCLUSTER_STATE/$C" ] && no_carriers $C; ok $? 'and leaves nothing'
-got=$($V up --name $C --nodes 2 --conf SlurmdPort=6817 --wait 2 2>&1); is $? 1 'up fails when no node registers'
+got=$($V up --name $C --nodes 2 --wait 0 2>&1); is $? 1 'up fails when the nodes are late'
 [ ! -e "$VCLUSTER_STATE/$C" ] && no_carriers $C; ok $? 'and leaves nothing'
 for delay in 0.05 0.2 0.6; do
     setsid perl -e '$SIG{INT}="DEFAULT"; exec @ARGV' $V up --name $C --nodes 3 >/dev/null 2>&1 & p=$!
@@ -243,7 +244,7 @@ for delay in 0.03 0.08 0.12 0.2 0.4 0.8; do
     sleep $delay; kill -KILL $p; wait $p 2>/dev/null
     $V down --name $C >/dev/null 2>&1; rc=$?
     [ $rc = 0 ] && [ ! -e "$VCLUSTER_STATE/$C" ] && until_true 5 no_carriers $C
-    ok $? "kill -9 after $delay s: down removes what is left" "down: $rc; $(ls -R "$VCLUSTER_STATE/$C" 2>/dev/null); $(carriers $C)"
+    ok $? "kill -9 after $delay s: down removes what is left" "down: $rc; $(ls -R "$VCLUSTER_STATE/$C" 2>/dev/null); $(for p in $(carriers $C); do ps -o pid,ppid,stat,args -p "$p"; done)"
 done
 $V up --name $C --nodes 2 >/dev/null 2>&1; is $? 0 'the name can be used again'
 pid=$(jq .pid "$VCLUSTER_STATE/$C/m/switch/init.json"); all=$(members $C); kill -KILL "$pid"

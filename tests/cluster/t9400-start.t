@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Starts: a cache hit, a damaged image, a full disk, a rank that dies before the detach, more nodes than there are, sbatch alone.
+. "$(dirname "$0")/lib.sh"
+plan 17
+cluster_up 4 2
+image() { echo '/var/cache/exaserve/*/image'; }
+run_and_stop() { # SECONDS-TO-READY → job id in $job; ready or not in $?
+    job=$(submit "replicas: fill" "" --nodes 4 --time 10)
+    await_state "$job" READY "$1"
+}
+finish() { exa stop "$job" >/dev/null 2>&1; await_over "$job" 60; }
+
+run_and_stop 120
+ok $? "the first job is READY"
+is "$(job_log "$job" | grep -c 'cache: miss')" 4 "its nodes had nothing in their caches"
+finish
+run_and_stop 120
+ok $? "the second job is READY"
+is "$(job_log "$job" | grep -c 'cache: hit')" 4 "by cache hits on all nodes"
+is "$(job_log "$job" | grep -c 'weights: round')" 0 "nothing was broadcast"
+finish
+
+# --- damaged and cut images ---
+"$VC" exec n1 sh -c 'printf XXXX | dd of=$(echo /var/cache/exaserve/*/image) bs=1 seek=50000000 conv=notrunc status=none'
+"$VC" exec n2 sh -c 'truncate -s 60000000 $(echo /var/cache/exaserve/*/image)'
+run_and_stop 120
+ok $? "with a damaged and a cut image the job is READY"
+is "$(job_log "$job" | grep -c 'cache: hit')" 2 "the two good ones were used"
+is "$(for i in 0 1 2 3; do "$VC" exec n$i sh -c 'sha256sum /var/cache/exaserve/*/image' | cut -d' ' -f1; done | sort -u | wc -l)" 1 \
+    "the two others were repaired"
+read_bytes=$(job_log "$job" | sed -n 's/.*weights: round=[0-9]* .*read_bytes=\([0-9]*\) .*/\1/p' | awk '{s += $1} END {print s}')
+[ "$read_bytes" -lt 80000000 ] && [ "$read_bytes" -gt 0 ]
+ok $? "only what was missing was read: $read_bytes bytes"
+finish
+
+# --- a full disk on one node ---
+"$VC" exec n3 sh -c 'rm -rf /var/cache/exaserve/*; mount -t tmpfs -o size=20m,mode=700 none /var/cache/exaserve'
+job=$(submit $'replicas: fill\nmin_replicas: 3' "" --nodes 4 --time 10)
+await_state "$job" DEGRADED 120
+ok $? "a full disk on one node: DEGRADED"
+like "$(endpoint "$job" .progress)" 'n3' "it names the node"
+like "$(endpoint "$job" .progress)" 'bytes' "and says how much room is missing"
+like "$(chat "$job" 0 "Say hello." 4)" '"choices"' "the others serve"
+finish
+"$VC" exec n3 umount /var/cache/exaserve
+
+# --- a rank that dies before the detach: the world comes up again by itself ---
+job=$(submit "replicas: fill" "" --nodes 4 --time 10)
+early() { # a rank of the first attempt, before it is detached
+    [ -e "$(run_dir "$job")/attempt-1/rank0.addr" ] && "$VC" exec n2 pkill -KILL -x exaserved
+}
+until=$((SECONDS + 60))
+until early 2>/dev/null; do [ "$SECONDS" -lt "$until" ] || break; done
+await_state "$job" READY 180
+ok $? "a rank died while the world started: it came up again by itself"
+is "$(endpoint "$job" .attempt)" 2 "in the second attempt"
+finish
+
+# --- faults before anything runs ---
+yaml "$HOME_DIR/many.yaml" "replicas: fill"
+exa submit "$HOME_DIR/many.yaml" --nodes 99 >"$HOME_DIR/out" 2>"$HOME_DIR/err"
+is "$? $(cat "$HOME_DIR/out")" "4 " "more nodes than exist: exit code 4, no job id"
+note "$(head -1 "$HOME_DIR/err")"
+
+# --- the job script without the command ---
+job=$(login sh -c "cd $HOME_DIR && EXASERVE_HOME=$ROOT EXASERVE_BIN=$BIN sbatch --parsable -N 2 -t 5 $ROOT/jobs/serve.sbatch many.yaml")
+await_state "$job" READY 120
+ok $? "plain sbatch of jobs/serve.sbatch works too"
