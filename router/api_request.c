@@ -102,7 +102,7 @@ int api_request_parse(struct api_request *r, enum api_kind kind, const char *bod
     return check_required(r, a) || api_fields_check(r, a) ? -1 : 0;
 }
 
-void api_request_fini(struct api_request *r)
+void api_request_drop_texts(struct api_request *r)
 {
     for (size_t i = 0; i < r->n_joined; i++)
         free(r->joined[i]);
@@ -110,5 +110,16 @@ void api_request_fini(struct api_request *r)
     free(r->messages);
     free(r->prompt_ids);
     json_decref(r->root);
+    r->root = NULL;
+    r->joined = NULL;
+    r->messages = NULL;
+    r->prompt_ids = NULL;
+    r->model = r->prompt = NULL;
+    r->n_joined = r->n_messages = r->n_prompt_ids = r->prompt_bytes = r->n_stops = 0;
+}
+
+void api_request_fini(struct api_request *r)
+{
+    api_request_drop_texts(r);
     *r = (struct api_request){0};
 }

@@ -46,5 +46,7 @@ struct api_request {
 int api_request_parse(struct api_request *r, enum api_kind kind, const char *body, size_t n,
                       struct api_error *a);
 void api_request_fini(struct api_request *r);
+/* Free all texts and ids; numbers and flags stay. For requests that are prepared: they may run long. */
+void api_request_drop_texts(struct api_request *r);
 
 #endif

@@ -423,7 +423,8 @@ static void flight_prepared(struct flight *f)
         flight_fail(f, &a);
         return;
     }
-    free(p->body); /* strings that are still needed (stops) were copied */
+    api_request_drop_texts(&p->request); /* what is still needed (stops) was copied */
+    free(p->body);
     p->body = NULL;
     put_in_queue(f);
 }

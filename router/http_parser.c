@@ -10,7 +10,7 @@
 enum { PHASE_HEAD, PHASE_BODY, PHASE_COMPLETE, PHASE_REFUSED };
 enum { LINE_START, LINE_TEXT, LINE_CR, LINE_END_CR };
 /* Empty lines before a request line are skipped (RFC 9112 section 2.2), but not without end. */
-enum { MAX_LEADING_BYTES = 8, FIRST_LINE_SLACK = 32 /* method and version beside the URL */ };
+enum { MAX_LEADING_LINES = 4, FIRST_LINE_SLACK = 32 /* method and version beside the URL */ };
 
 static enum http_event refuse(struct http_parser *p, int status, const char *reason)
 {
@@ -51,11 +51,22 @@ static int count_trailer(struct http_parser *p, size_t n)
     return p->n_trailer_bytes > HTTP_MAX_TRAILER_BYTES ? HPE_USER : 0;
 }
 
+/* RFC 9110 section 5.6.2; llhttp's loose build lets spaces through ("Content-Length : 5"). */
+static bool is_token(const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (s[i] <= ' ' || s[i] >= 0x7F || strchr("\"(),/:;<=>?@[\\]{}", s[i]))
+            return false;
+    return n > 0;
+}
+
 static int on_field(llhttp_t *l, const char *at, size_t n)
 {
     struct http_parser *p = self(l);
     if (p->phase == PHASE_BODY)
         return count_trailer(p, n);
+    if (!is_token(at, n))
+        return HPE_USER;
     p->field = (struct http_slice){at, n};
     return 0;
 }
@@ -165,6 +176,8 @@ static enum http_event check_head(struct http_parser *p)
     struct http_head *h = &p->head;
     if (p->llhttp.http_major != 1 || h->minor > 1)
         return refuse(p, 505, "only HTTP/1.0 and HTTP/1.1 are spoken here");
+    if (h->url.p[-2] == ' ' || memcmp(h->url.p + h->url.n, " HTTP/", 6))
+        return refuse(p, 400, "malformed request line"); /* llhttp takes several spaces */
     if (h->url.n > HTTP_MAX_URL_BYTES)
         return refuse(p, 414, "request target too long");
     if (p->n_hosts > 1 || (h->minor == 1 && p->n_hosts != 1))
@@ -232,7 +245,11 @@ static int scan_head(struct http_parser *p, uint8_t c)
         if (c != '\n')
             return refuse(p, 400, "lines of the request head must end in CR LF"), -1;
         p->line_state = LINE_START;
-        return p->n_lines ? 1 : 0;
+        if (p->n_lines)
+            return 1;
+        if (++p->n_leading > MAX_LEADING_LINES)
+            return refuse(p, 400, "malformed HTTP request"), -1;
+        return 0;
     }
 }
 
@@ -254,14 +271,10 @@ static enum http_event feed_head(struct http_parser *p, const char *data, size_t
         return refuse(p, 431, "request head larger than the limit");
     if (!p->n_lines && p->line_state == LINE_START) {
         buf_reset(&p->raw_head); /* empty lines before the request line */
-        p->n_trailer_bytes += (uint32_t)i;
-        if (p->n_trailer_bytes > MAX_LEADING_BYTES)
-            return refuse(p, 400, "malformed HTTP request");
         return HTTP_NEED_MORE;
     }
     if (!done)
         return HTTP_NEED_MORE;
-    p->n_trailer_bytes = 0;
     return parse_head(p);
 }
 

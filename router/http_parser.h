@@ -53,9 +53,9 @@ struct http_parser {
     const char *reason; /* static sentence */
     uint16_t status;    /* of HTTP_REFUSED */
     uint8_t phase;
-    uint8_t line_state;  /* of the head scanner */
-    uint32_t line_bytes; /* of the current head line */
-    uint32_t n_lines;
+    uint8_t line_state;          /* of the head scanner */
+    uint32_t line_bytes;         /* of the current head line */
+    uint32_t n_lines, n_leading; /* lines of the head; empty ones before it */
     uint32_t n_hosts, n_length_headers;
     uint32_t n_trailer_bytes;
     struct http_slice field;

@@ -1,0 +1,343 @@
+/* router_answer_test.c - step entries in, text and finish out; and what comes out as JSON and events. */
+#include "router/answer.h"
+#include "router/api_response.h"
+#include "router/attempts.h"
+#include "router/json_text.h"
+#include "tests/tools/byte_model.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+static struct model *model;
+
+static int setup(void **state)
+{
+    struct model_meta meta;
+    struct buf b;
+    struct err e = ERR_INIT;
+    byte_model_meta(&meta);
+    buf_init(&b, META_MAX_BYTES);
+    assert_int_equal(meta_encode(&meta, &b, NULL), 0);
+    struct msg_model m = {
+        .name = "bytes", .meta = b.data, .meta_bytes = (uint32_t)b.len, .n_ctx = 64};
+    if (model_build(&model, &m, 1700000000, &e))
+        fail_msg("%s", e.text);
+    assert_int_equal(model->n_ctx, 64);
+    assert_true(model->n_eog >= 1);
+    assert_string_equal(model->fingerprint, "fp_e3b0c44298"); /* SHA-256 of no index */
+    buf_fini(&b);
+    meta_fini(&meta);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    model_unref(model);
+    return 0;
+}
+
+/* One entry whose tokens are the bytes of text ("$" stands for the end-of-generation id). */
+static enum answer_event push(struct answer *a, const char *text, uint8_t finish,
+                              struct api_error *error)
+{
+    struct buf ids;
+    buf_init(&ids, 4096);
+    for (const char *p = text; *p; p++)
+        buf_u32(&ids, *p == '$' ? BYTE_MODEL_EOS : BYTE_MODEL_FIRST + (uint8_t)*p);
+    struct step_entry entry = {.position = (uint32_t)a->log.n,
+                               .n_tokens = (uint16_t)(ids.len / 4),
+                               .tokens = ids.data,
+                               .finish = finish};
+    enum answer_event ev = answer_push(a, &entry, error);
+    buf_fini(&ids);
+    return ev;
+}
+
+static void begin(struct answer *a, uint32_t max_tokens, const char *stop, bool ignore_eos)
+{
+    struct api_request r = {.ignore_eos = ignore_eos};
+    if (stop) {
+        r.stops[0] = stop;
+        r.stop_bytes[0] = strlen(stop);
+        r.n_stops = 1;
+    }
+    assert_int_equal(answer_init(a, model, &r, max_tokens, NULL), 0);
+}
+
+static void expect_text(struct answer *a, const char *text)
+{
+    assert_string_equal(buf_cstr(&a->text), text);
+}
+
+static void test_plain(void **state)
+{
+    struct answer a;
+    struct api_error e;
+    begin(&a, 10, NULL, false);
+    assert_int_equal(push(&a, "he", FINISH_NONE, &e), ANSWER_MORE);
+    expect_text(&a, "he");
+    assert_int_equal(push(&a, "y$", FINISH_STOP, &e), ANSWER_DONE);
+    expect_text(&a, "hey");
+    assert_string_equal(a.finish_reason, "stop");
+    assert_int_equal(a.n_counted, 4);
+    assert_int_equal(push(&a, "x", FINISH_NONE, &e), ANSWER_DROPPED);
+    answer_fini(&a);
+    begin(&a, 3, NULL, true);
+    assert_int_equal(push(&a, "a$b", FINISH_LENGTH, &e), ANSWER_DONE);
+    expect_text(&a, "ab"); /* the id that ignore_eos passes over has no text */
+    assert_string_equal(a.finish_reason, "length");
+    answer_fini(&a);
+    begin(&a, 3, NULL, false);
+    assert_int_equal(push(&a, "", FINISH_LENGTH, &e), ANSWER_DONE); /* no token at all */
+    answer_fini(&a);
+}
+
+static void test_split_characters(void **state)
+{
+    struct answer a;
+    struct api_error e;
+    begin(&a, 10, NULL, false);
+    push(&a, "\xf0\x9f", FINISH_NONE, &e);
+    expect_text(&a, "");
+    push(&a, "\x99", FINISH_NONE, &e);
+    expect_text(&a, "");
+    push(&a, "\x82\xc3", FINISH_NONE, &e);
+    expect_text(&a, "\xf0\x9f\x99\x82");
+    push(&a, "", FINISH_LENGTH, &e); /* cut inside a character */
+    expect_text(&a, "\xf0\x9f\x99\x82\xef\xbf\xbd");
+    answer_fini(&a);
+}
+
+static void test_stop_strings(void **state)
+{
+    struct answer a;
+    struct api_error e;
+    begin(&a, 20, "END", false);
+    push(&a, "aE", FINISH_NONE, &e);
+    expect_text(&a, "a");
+    push(&a, "NE", FINISH_NONE, &e);
+    expect_text(&a, "aEN");
+    assert_int_equal(push(&a, "NDxyz", FINISH_NONE, &e), ANSWER_STOPPED);
+    expect_text(&a, "aEN");
+    assert_string_equal(a.finish_reason, "stop");
+    assert_int_equal(a.n_counted, 6); /* a E N E N D: what is past the match does not count */
+    answer_fini(&a);
+    begin(&a, 20, "END", false); /* never completed: shown at the end */
+    assert_int_equal(push(&a, "aEN", FINISH_LENGTH, &e), ANSWER_DONE);
+    expect_text(&a, "aEN");
+    assert_string_equal(a.finish_reason, "length");
+    answer_fini(&a);
+    begin(&a, 20, "END", false); /* met in the engine's own last step: nothing to cancel */
+    assert_int_equal(push(&a, "aENDb", FINISH_LENGTH, &e), ANSWER_DONE);
+    expect_text(&a, "a");
+    assert_string_equal(a.finish_reason, "stop");
+    answer_fini(&a);
+    begin(&a, 20, "\xef\xbf\xbd",
+          false); /* completed only by what the end makes of a cut character */
+    assert_int_equal(push(&a, "a\xc3", FINISH_LENGTH, &e), ANSWER_DONE);
+    expect_text(&a, "a");
+    assert_string_equal(a.finish_reason, "stop");
+    answer_fini(&a);
+}
+
+static void test_positions(void **state)
+{
+    struct answer a;
+    struct api_error e;
+    uint8_t ids[8] = {BYTE_MODEL_FIRST + 'x', 0, 0, 0, BYTE_MODEL_FIRST + 'y', 0, 0, 0};
+    struct step_entry entry = {.n_tokens = 2, .tokens = ids};
+    begin(&a, 5, NULL, false);
+    entry.position = 1;
+    assert_int_equal(answer_push(&a, &entry, &e), ANSWER_DROPPED); /* one was lost before it */
+    entry.position = 0;
+    assert_int_equal(answer_push(&a, &entry, &e), ANSWER_MORE);
+    assert_int_equal(answer_push(&a, &entry, &e), ANSWER_DROPPED); /* twice */
+    entry.position = 2;
+    assert_int_equal(answer_push(&a, &entry, &e), ANSWER_MORE);
+    entry.position = 4;
+    assert_int_equal(answer_push(&a, &entry, &e), ANSWER_DROPPED); /* past max_tokens */
+    expect_text(&a, "xyxy");
+    answer_fini(&a);
+}
+
+static void test_bad_ends(void **state)
+{
+    static const struct {
+        uint8_t finish;
+        const char *before;
+        enum answer_event event;
+        int status;
+        const char *code;
+    } CASES[] = {
+        {FINISH_REFUSED, "", ANSWER_REFUSED, 0, NULL},
+        {FINISH_REFUSED, "a", ANSWER_FAILED, 502, "engine_error"},
+        {FINISH_CANCELED, "a", ANSWER_FAILED, 503, "replica_lost"},
+        {FINISH_DEADLINE, "a", ANSWER_FAILED, 504, "request_timeout"},
+        {FINISH_ERROR, "a", ANSWER_FAILED, 500, "engine_error"},
+        {77, "a", ANSWER_FAILED, 500, "engine_error"},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        struct answer a;
+        struct api_error e = {0};
+        begin(&a, 10, NULL, false);
+        if (CASES[i].before[0])
+            push(&a, CASES[i].before, FINISH_NONE, &e);
+        assert_int_equal(push(&a, "", CASES[i].finish, &e), CASES[i].event);
+        assert_int_equal(e.status, CASES[i].status);
+        if (CASES[i].code)
+            assert_string_equal(e.code, CASES[i].code);
+        answer_fini(&a);
+    }
+    struct answer a;
+    struct api_error e;
+    uint8_t id[4] = {0xff, 0xff, 0, 0};
+    struct step_entry entry = {.n_tokens = 1, .tokens = id};
+    begin(&a, 10, NULL, false);
+    assert_int_equal(answer_push(&a, &entry, &e), ANSWER_FAILED); /* no such token */
+    assert_int_equal(e.status, 502);
+    answer_fini(&a);
+    struct buf ext;
+    buf_init(&ext, 4096);
+    msg_text_put(&ext, &(struct msg_text){.code = ERR_DEVICE, .text = "device fell off the bus"});
+    entry = (struct step_entry){.finish = FINISH_ERROR,
+                                .ext_type = EXT_ERROR,
+                                .ext = ext.data,
+                                .ext_bytes = (uint32_t)ext.len};
+    begin(&a, 10, NULL, false);
+    assert_int_equal(answer_push(&a, &entry, &e), ANSWER_FAILED);
+    assert_string_equal(e.message, "device fell off the bus");
+    answer_fini(&a);
+    buf_fini(&ext);
+}
+
+static void test_escaping(void **state)
+{
+    struct buf b;
+    buf_init(&b, 1 << 16);
+    json_put_string_n(&b, "a\"\\\n\r\t\b\f\x01\x7f/\0\xc3\xa9\xf0\x9f\x99\x82", 18);
+    assert_string_equal(buf_cstr(&b),
+                        "\"a\\\"\\\\\\n\\r\\t\\u0008\\u000c\\u0001\\u007f/\\u0000\xc3\xa9"
+                        "\xf0\x9f\x99\x82\"");
+    buf_reset(&b);
+    json_put_string(&b, "\xff\xc0\xaf x\xed\xa0\x80\xf0\x9f"); /* repaired */
+    json_t *v = json_loadb((char *)b.data, b.len, JSON_DECODE_ANY, NULL);
+    assert_non_null(v);
+    assert_non_null(strstr(json_string_value(v), " x"));
+    json_decref(v);
+    buf_reset(&b);
+    json_put_string(&b, NULL);
+    assert_string_equal(buf_cstr(&b), "null");
+    /* every byte pair: always valid JSON */
+    for (int i = 0; i < 65536; i += 7) {
+        char s[2] = {(char)(i >> 8), (char)i};
+        buf_reset(&b);
+        json_put_string_n(&b, s, 2);
+        v = json_loadb((char *)b.data, b.len, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+        assert_non_null(v);
+        json_decref(v);
+    }
+    buf_fini(&b);
+}
+
+static void test_golden_output(void **state)
+{
+    struct reply chat = {.kind = API_CHAT, .id = "chatcmpl-1", .model = model, .created_s = 5};
+    struct reply comp = {.kind = API_COMPLETION,
+                         .id = "cmpl-1",
+                         .model = model,
+                         .created_s = 5,
+                         .include_usage = true};
+    struct usage u = {3, 4};
+    struct buf b;
+    buf_init(&b, 1 << 16);
+    reply_put_whole(&b, &chat, "h\"i", 3, "stop", &u);
+    assert_string_equal(
+        buf_cstr(&b),
+        "{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion\",\"created\":5,\"model\":\"bytes\","
+        "\"system_fingerprint\":\"fp_e3b0c44298\",\"choices\":[{\"index\":0,\"message\":{\"role\":"
+        "\"assistant\",\"content\":\"h\\\"i\",\"refusal\":null},\"logprobs\":null,\"finish_"
+        "reason\":"
+        "\"stop\"}],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":4,\"total_tokens\":7}}");
+    buf_reset(&b);
+    reply_put_role(&b, &chat);
+    reply_put_text(&b, &chat, "x", 1);
+    reply_put_finish(&b, &chat, "length");
+    reply_put_done(&b);
+#define CHUNK                                                                                      \
+    "data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":5,\"model\":"   \
+    "\"bytes\",\"system_fingerprint\":\"fp_e3b0c44298\",\"choices\":["
+    assert_string_equal(
+        buf_cstr(&b),
+        CHUNK "{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,"
+              "\"finish_reason\":null}]}\n\n" CHUNK
+              "{\"index\":0,\"delta\":{\"content\":\"x\"},\"logprobs\":null,\"finish_reason\":null}"
+              "]}\n\n" CHUNK
+              "{\"index\":0,\"delta\":{},\"logprobs\":null,\"finish_reason\":\"length\"}]}\n\n"
+              "data: [DONE]\n\n");
+    buf_reset(&b);
+    reply_put_role(&b, &comp);
+    reply_put_text(&b, &comp, "x", 1);
+    reply_put_finish(&b, &comp, "stop");
+    reply_put_usage(&b, &comp, &u);
+#define TEXT                                                                                       \
+    "data: {\"id\":\"cmpl-1\",\"object\":\"text_completion\",\"created\":5,\"model\":\"bytes\","   \
+    "\"system_fingerprint\":\"fp_e3b0c44298\",\"choices\":["
+    assert_string_equal(
+        buf_cstr(&b), TEXT
+        "{\"index\":0,\"text\":\"x\",\"logprobs\":null,\"finish_reason\":null}],\"usage\":null}"
+        "\n\n" TEXT
+        "{\"index\":0,\"text\":\"\",\"logprobs\":null,\"finish_reason\":\"stop\"}],\"usage\":"
+        "null}\n\n" TEXT
+        "],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":4,\"total_tokens\":7}}\n\n");
+    struct api_error e;
+    api_fail(&e, 503, API_SERVER_ERROR, NULL, "not_ready", "The service is %s", "\"new\"");
+    e.state = "STARTING";
+    e.progress = "2 of 3";
+    buf_reset(&b);
+    api_error_put(&b, &e);
+    assert_string_equal(
+        buf_cstr(&b),
+        "{\"error\":{\"message\":\"The service is \\\"new\\\"\",\"type\":"
+        "\"server_error\",\"param\":null,\"code\":\"not_ready\",\"state\":\"STARTING\","
+        "\"progress\":\"2 of 3\"}}");
+    buf_fini(&b);
+}
+
+static void test_attempts(void **state)
+{
+    struct attempts *t;
+    struct flight *f = (struct flight *)&t, *g = (struct flight *)&f; /* never looked into */
+    uint32_t slot[4], gen[4];
+    assert_int_equal(attempts_create(&t, 3, NULL), 0);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(attempts_take(t, f, &slot[i], &gen[i], NULL), 0);
+    assert_int_equal(attempts_take(t, f, &slot[3], &gen[3], NULL), ERR_LIMIT);
+    assert_ptr_equal(attempts_find(t, slot[1], gen[1]), f);
+    attempts_give(t, slot[1]);
+    assert_null(attempts_find(t, slot[1], gen[1]));
+    assert_int_equal(attempts_take(t, g, &slot[3], &gen[3], NULL), 0);
+    assert_int_equal(slot[3], slot[1]);
+    assert_int_not_equal(gen[3], gen[1]);
+    assert_null(attempts_find(t, slot[1], gen[1])); /* a late frame of the old one */
+    assert_ptr_equal(attempts_find(t, slot[3], gen[3]), g);
+    assert_null(attempts_find(t, 3, 1));
+    assert_null(attempts_find(t, UINT32_MAX, 0));
+    for (int i = 0; i < 1000; i++) {
+        attempts_give(t, slot[3]);
+        assert_int_equal(attempts_take(t, g, &slot[3], &gen[3], NULL), 0);
+    }
+    attempts_destroy(t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_plain),         cmocka_unit_test(test_split_characters),
+        cmocka_unit_test(test_stop_strings),  cmocka_unit_test(test_positions),
+        cmocka_unit_test(test_bad_ends),      cmocka_unit_test(test_escaping),
+        cmocka_unit_test(test_golden_output), cmocka_unit_test(test_attempts),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
