@@ -1,0 +1,730 @@
+/* router_flow_test.c - a whole router on loopback, its workers played by the test: every submit and cancel is seen, every frame is written by hand. */
+#include "base/clock.h"
+#include "router/state.h" /* counters */
+#include "tests/tools/byte_model.h"
+
+#include <arpa/inet.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { DEADLINE_MS = 10000, MAX_SENT = 64, DEPLOYMENT = 1 };
+
+struct sent {
+    bool is_cancel;
+    uint32_t worker;
+    struct attempt attempt;
+    uint32_t replica, n_tokens, max_tokens, n_stop_ids;
+    uint64_t epoch, seed;
+};
+
+static struct world {
+    uv_loop_t loop;
+    struct router *router;
+    int submit_rc; /* what the link answers */
+    struct sent sent[MAX_SENT];
+    int n_sent;
+    uint64_t seq;
+    bool drained, closed;
+} w;
+
+static int on_submit(void *ctx, uint32_t worker, const void *body, size_t n, struct err *e)
+{
+    struct msg_submit m;
+    assert_int_equal(msg_submit_get(&m, body, n, e), 0);
+    assert_true(w.n_sent < MAX_SENT);
+    w.sent[w.n_sent++] = (struct sent){.worker = worker,
+                                       .attempt = m.attempt,
+                                       .replica = m.replica,
+                                       .epoch = m.epoch,
+                                       .seed = m.sampling.seed,
+                                       .n_tokens = m.n_tokens,
+                                       .max_tokens = m.max_tokens,
+                                       .n_stop_ids = m.n_stop_ids};
+    return w.submit_rc ? err_set(e, w.submit_rc, "the test says no") : 0;
+}
+
+static int on_cancel(void *ctx, uint32_t worker, const void *body, size_t n, struct err *e)
+{
+    struct msg_cancel m;
+    assert_int_equal(msg_cancel_get(&m, body, n, e), 0);
+    assert_true(w.n_sent < MAX_SENT);
+    w.sent[w.n_sent++] = (struct sent){
+        .is_cancel = true, .worker = worker, .attempt = m.attempt, .replica = m.replica};
+    return 0;
+}
+
+/* Turn the loop until cond, or fail at the deadline. */
+#define TURN_UNTIL(cond)                                                                           \
+    do {                                                                                           \
+        uint64_t until_ = clock_now_us() + DEADLINE_MS * 1000;                                     \
+        while (!(cond)) {                                                                          \
+            uv_run(&w.loop, UV_RUN_NOWAIT);                                                        \
+            if (clock_now_us() > until_)                                                           \
+                fail_msg("not within the deadline: %s", #cond);                                    \
+            clock_sleep_us(200);                                                                   \
+        }                                                                                          \
+    } while (0)
+
+static void turn(int ms)
+{
+    uint64_t until = clock_now_us() + (uint64_t)ms * 1000;
+    while (clock_now_us() < until) {
+        uv_run(&w.loop, UV_RUN_NOWAIT);
+        clock_sleep_us(500);
+    }
+}
+
+static void service(uint8_t state)
+{
+    struct msg_service s = {.state = state, .n_wanted = 2, .progress = "1 of 2 replicas ready"};
+    router_on_service(w.router, &s);
+}
+
+static void model(uint32_t n_ctx)
+{
+    struct model_meta meta;
+    struct buf b;
+    byte_model_meta(&meta);
+    buf_init(&b, META_MAX_BYTES);
+    assert_int_equal(meta_encode(&meta, &b, NULL), 0);
+    struct msg_model m = {.deployment = DEPLOYMENT,
+                          .name = "bytes",
+                          .meta = b.data,
+                          .meta_bytes = (uint32_t)b.len,
+                          .n_ctx = n_ctx};
+    router_on_model(w.router, &m);
+    router_on_model(w.router, &m); /* said again by a new scheduler */
+    buf_fini(&b);
+    meta_fini(&meta);
+    TURN_UNTIL(w.router->n_building == 0);
+    assert_int_equal(w.router->models->n, 1);
+}
+
+/* Worker `worker` has replica number `worker` with this many slots. */
+static void heartbeat(uint32_t worker, uint64_t epoch, uint32_t incarnation, uint8_t state,
+                      uint32_t n_slots)
+{
+    static struct msg_heartbeat h;
+    h = (struct msg_heartbeat){.member = worker, .incarnation = 1, .seq = ++w.seq, .n_replicas = 1};
+    h.replicas[0] = (struct replica_load){.deployment = DEPLOYMENT,
+                                          .replica = worker,
+                                          .epoch = epoch,
+                                          .incarnation = incarnation,
+                                          .state = state,
+                                          .n_slots = n_slots,
+                                          .kv_free_tokens = 1000,
+                                          .kv_total_tokens = 1000};
+    router_on_heartbeat(w.router, &h, true, clock_now_us());
+}
+
+static void ready(uint32_t worker, uint32_t n_slots)
+{
+    heartbeat(worker, 5, 1, REPLICA_READY, n_slots);
+}
+
+static void start_with(struct router_config c, uint32_t n_ctx)
+{
+    struct err e = ERR_INIT;
+    struct router_link link = {NULL, on_submit, on_cancel};
+    memset(&w, 0, sizeof w);
+    uv_loop_init(&w.loop);
+    c.listen = "127.0.0.1";
+    c.key = "k";
+    c.member = 3;
+    c.incarnation = 0x1122334455667788;
+    if (router_create(&w.router, &w.loop, &c, &link, &e))
+        fail_msg("%s", e.text);
+    model(n_ctx);
+    service(SERVICE_READY);
+}
+
+static void start(struct router_config c)
+{
+    start_with(c, 100);
+}
+
+static void on_closed(void *ctx)
+{
+    w.closed = true;
+}
+
+static void stop(void)
+{
+    router_close(w.router, on_closed, NULL);
+    TURN_UNTIL(w.closed);
+    uv_run(&w.loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&w.loop), 0);
+}
+
+/* --- a client ------------------------------------------------------------------------------------------ */
+
+struct client {
+    int fd;
+    size_t n;
+    bool eof;
+    char text[1 << 20];
+};
+
+static void client_open(struct client *c, const char *request)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(router_port(w.router))};
+    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    c->fd = socket(AF_INET, SOCK_STREAM, 0);
+    c->n = 0;
+    c->eof = false;
+    c->text[0] = 0;
+    assert_int_equal(connect(c->fd, (struct sockaddr *)&a, sizeof a), 0);
+    assert_int_equal(send(c->fd, request, strlen(request), MSG_NOSIGNAL), (ssize_t)strlen(request));
+}
+
+static bool client_read(struct client *c)
+{
+    ssize_t n = recv(c->fd, c->text + c->n, sizeof c->text - 1 - c->n, MSG_DONTWAIT);
+    if (n > 0)
+        c->n += (size_t)n;
+    if (n == 0)
+        c->eof = true;
+    c->text[c->n] = 0;
+    return n > 0;
+}
+
+#define EXPECT(c, needle) TURN_UNTIL((client_read(c), strstr((c)->text, needle)))
+
+static const char *post(const char *path, const char *body)
+{
+    static char text[65536];
+    snprintf(text, sizeof text,
+             "POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer k\r\nContent-Type: "
+             "application/json\r\nContent-Length: %zu\r\nX-Request-Id: my-id\r\n\r\n%s",
+             path, strlen(body), body);
+    return text;
+}
+
+static const char *ask(bool stream)
+{
+    return post("/v1/completions",
+                stream
+                    ? "{\"model\":\"bytes\",\"prompt\":\"hello\",\"max_tokens\":50,\"stream\":true,"
+                      "\"stop\":\"END\",\"seed\":9}"
+                    : "{\"model\":\"bytes\",\"prompt\":\"hello\",\"max_tokens\":50,\"stop\":"
+                      "\"END\",\"seed\":9}");
+}
+
+/* --- a worker ------------------------------------------------------------------------------------------ */
+
+static void put_entry(struct buf *b, const struct sent *s, uint32_t position, const char *text,
+                      uint8_t finish)
+{
+    struct buf ids;
+    buf_init(&ids, 1 << 20);
+    for (const char *p = text; *p; p++)
+        buf_u32(&ids, *p == '$' ? BYTE_MODEL_EOS : BYTE_MODEL_FIRST + (uint8_t)*p);
+    struct step_entry entry = {.attempt = s->attempt,
+                               .position = position,
+                               .n_tokens = (uint16_t)(ids.len / 4),
+                               .tokens = ids.data,
+                               .finish = finish};
+    msg_entry_put(b, &entry);
+    buf_fini(&ids);
+}
+
+static void step_from(uint32_t worker, uint64_t epoch, const struct sent *s, uint32_t position,
+                      const char *text, uint8_t finish)
+{
+    struct buf b;
+    struct step_section sec = {.deployment = DEPLOYMENT, .replica = s->replica, .epoch = epoch};
+    buf_init(&b, 1 << 20);
+    msg_section_put(&b, &sec);
+    put_entry(&b, s, position, text, finish);
+    msg_section_patch(&b, 0, 1);
+    router_on_steps(w.router, worker, b.data, b.len);
+    buf_fini(&b);
+}
+
+static void step(const struct sent *s, uint32_t position, const char *text, uint8_t finish)
+{
+    step_from(s->worker, s->epoch, s, position, text, finish);
+}
+
+/* --- tests --------------------------------------------------------------------------------------------- */
+
+static struct client c, d;
+
+static void test_stream(void **state)
+{
+    start((struct router_config){0});
+    ready(7, 4);
+    client_open(&c, ask(true));
+    TURN_UNTIL(w.n_sent == 1);
+    assert_int_equal(w.sent[0].worker, 7);
+    assert_int_equal(w.sent[0].epoch, 5);
+    assert_int_equal(w.sent[0].seed, 9);
+    assert_int_equal(w.sent[0].n_tokens, 5);
+    assert_int_equal(w.sent[0].max_tokens, 50);
+    assert_true(w.sent[0].n_stop_ids >= 1);
+    assert_int_equal(w.sent[0].attempt.router, 3);
+    assert_int_equal(w.sent[0].attempt.router_inc, 0x55667788);
+    turn(20);
+    client_read(&c);
+    assert_int_equal(
+        c.n,
+        0); /* the status is not sent before the first token: an error can still have its own */
+    step(&w.sent[0], 0, "one", FINISH_NONE);
+    EXPECT(&c, "\"text\":\"one\"");
+    assert_non_null(strstr(c.text, "HTTP/1.1 200 OK\r\n"));
+    assert_non_null(strstr(c.text, "x-request-id: my-id\r\n"));
+    step(&w.sent[0], 3, "t", FINISH_NONE);
+    EXPECT(&c, "\"text\":\"t\"");
+    step(&w.sent[0], 4, "wo$", FINISH_STOP);
+    EXPECT(&c, "data: [DONE]\n\n\r\n0\r\n\r\n");
+    assert_non_null(strstr(c.text, "\"finish_reason\":\"stop\""));
+    assert_int_equal(router_n_running(w.router), 0);
+    assert_int_equal(w.n_sent, 1); /* ended by itself: no cancel */
+    step(&w.sent[0], 7, "late", FINISH_NONE);
+    assert_int_equal(w.router->counters.n_entries_stale, 1);
+    close(c.fd);
+    stop();
+}
+
+static void test_stop_string_cancels(void **state)
+{
+    start((struct router_config){0});
+    ready(7, 4);
+    client_open(&c, ask(false));
+    TURN_UNTIL(w.n_sent == 1);
+    step(&w.sent[0], 0, "abcE", FINISH_NONE);
+    step(&w.sent[0], 4, "NDx", FINISH_NONE);
+    EXPECT(&c, "\"text\":\"abc\"");
+    assert_int_equal(w.n_sent, 2);
+    assert_true(w.sent[1].is_cancel);
+    assert_memory_equal(&w.sent[1].attempt, &w.sent[0].attempt, sizeof w.sent[0].attempt);
+    assert_non_null(strstr(c.text, "\"completion_tokens\":6,"));
+    close(c.fd);
+    stop();
+}
+
+static void test_client_leaves(void **state)
+{
+    start((struct router_config){0});
+    ready(7, 4);
+    for (int reset = 0; reset < 2; reset++) {
+        w.n_sent = 0;
+        client_open(&c, ask(true));
+        TURN_UNTIL(w.n_sent == 1);
+        step(&w.sent[0], 0, "one", FINISH_NONE);
+        EXPECT(&c, "one");
+        if (reset) {
+            struct linger l = {1, 0};
+            setsockopt(c.fd, SOL_SOCKET, SO_LINGER, &l, sizeof l);
+        }
+        close(c.fd);
+        TURN_UNTIL(w.n_sent == 2);
+        assert_true(w.sent[1].is_cancel);
+        assert_int_equal(router_n_running(w.router), 0);
+        step(&w.sent[0], 3, "x", FINISH_NONE);
+    }
+    /* one that sent a pile of pipelined requests and left: reading had stopped, so no EOF was seen */
+    static char pile[200000];
+    size_t n = 0;
+    w.n_sent = 0;
+    n += (size_t)sprintf(pile, "%s", ask(true));
+    while (n < 150000)
+        n += (size_t)sprintf(pile + n, "GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n");
+    client_open(&c, pile);
+    TURN_UNTIL(w.n_sent == 1);
+    turn(50);
+    close(c.fd);
+    TURN_UNTIL(w.n_sent == 2);
+    assert_true(w.sent[1].is_cancel);
+    assert_int_equal(w.router->counters.n_canceled, 3);
+    stop();
+}
+
+static void test_foreign_and_late_entries(void **state)
+{
+    start((struct router_config){0});
+    ready(7, 4);
+    client_open(&c, ask(true));
+    TURN_UNTIL(w.n_sent == 1);
+    struct sent s = w.sent[0], x = s;
+    x.attempt.generation++;
+    step(&x, 0, "BAD", FINISH_NONE);
+    x = s;
+    x.attempt.slot++;
+    step(&x, 0, "BAD", FINISH_NONE);
+    x = s;
+    x.attempt.router_inc++;
+    step(&x, 0, "BAD", FINISH_NONE);
+    x = s;
+    x.attempt.router++;
+    step(&x, 0, "BAD", FINISH_NONE);
+    x = s;
+    x.replica++;
+    step(&x, 0, "BAD", FINISH_NONE);
+    step_from(8, 5, &s, 0, "BAD", FINISH_NONE); /* another worker */
+    step_from(7, 4, &s, 0, "BAD", FINISH_NONE); /* an old epoch */
+    assert_int_equal(w.router->counters.n_entries_stale, 7);
+    step(&s, 1, "BAD", FINISH_NONE);
+    assert_int_equal(w.router->counters.n_entries_dropped, 1);
+    router_on_steps(w.router, 7, "garbage", 7);
+    router_on_steps(w.router, 7, "", 0);
+    assert_int_equal(w.router->counters.n_frames_bad, 1);
+    step(&s, 0, "good$", FINISH_STOP);
+    EXPECT(&c, "[DONE]");
+    assert_non_null(strstr(c.text, "\"text\":\"good\""));
+    assert_null(strstr(c.text, "BAD"));
+    close(c.fd);
+    stop();
+}
+
+static void test_refused_goes_elsewhere(void **state)
+{
+    start((struct router_config){0});
+    ready(7, 4);
+    ready(8, 4);
+    client_open(&c, ask(false));
+    TURN_UNTIL(w.n_sent == 1);
+    step(&w.sent[0], 0, "", FINISH_REFUSED);
+    assert_int_equal(w.n_sent, 2);
+    assert_int_not_equal(w.sent[1].worker, w.sent[0].worker);
+    assert_true(w.sent[1].attempt.generation != w.sent[0].attempt.generation ||
+                w.sent[1].attempt.slot != w.sent[0].attempt.slot);
+    assert_int_equal(w.sent[1].seed, 9);
+    step(&w.sent[0], 0, "BAD", FINISH_NONE);
+    step(&w.sent[1], 0, "ok$", FINISH_STOP);
+    EXPECT(&c, "\"text\":\"ok\"");
+    close(c.fd);
+    /* a worker that cannot be reached is left alone; the request waits and is served when one can */
+    w.submit_rc = ERR_PEER;
+    client_open(&c, ask(false));
+    TURN_UNTIL(w.n_sent == 4);
+    assert_int_equal(w.router->n_waiting, 1);
+    w.submit_rc = 0;
+    router_on_worker_host(w.router, 8, "n8", "r1"); /* it is back */
+    TURN_UNTIL(w.n_sent == 5);
+    assert_int_equal(w.sent[4].worker, 8);
+    step(&w.sent[4], 0, "ok2$", FINISH_STOP);
+    EXPECT(&c, "\"text\":\"ok2\"");
+    close(c.fd);
+    stop();
+}
+
+static void test_waits_for_a_place(void **state)
+{
+    start((struct router_config){0});
+    ready(7, 1);
+    client_open(&c, ask(false));
+    TURN_UNTIL(w.n_sent == 1);
+    client_open(&d, ask(false));
+    TURN_UNTIL(w.router->n_waiting == 1);
+    step(&w.sent[0], 0, "first$", FINISH_STOP);
+    assert_int_equal(w.n_sent, 2); /* at once, not at the next tick */
+    step(&w.sent[1], 0, "second$", FINISH_STOP);
+    EXPECT(&c, "first");
+    EXPECT(&d, "second");
+    close(c.fd);
+    close(d.fd);
+    stop();
+}
+
+static void test_losses(void **state)
+{
+    start((struct router_config){0});
+    ready(7, 4);
+    client_open(&c, ask(true));
+    client_open(&d, ask(false));
+    TURN_UNTIL(w.n_sent == 2);
+    step(&w.sent[0], 0, "part", FINISH_NONE);
+    step(&w.sent[1], 0, "part", FINISH_NONE);
+    router_on_worker_lost(w.router, 7, "the test lost it");
+    struct client *streamed = &c, *whole = &d;
+    TURN_UNTIL((client_read(&c), client_read(&d), c.n && d.n));
+    if (strstr(d.text, "event-stream")) {
+        streamed = &d;
+        whole = &c;
+    }
+    EXPECT(streamed, "data: {\"error\":{");
+    assert_non_null(strstr(streamed->text, "\"type\":\"server_error\""));
+    assert_non_null(strstr(streamed->text, "\"code\":\"replica_lost\""));
+    TURN_UNTIL((client_read(streamed), streamed->eof)); /* and no end mark */
+    assert_null(strstr(streamed->text, "[DONE]"));
+    assert_null(strstr(streamed->text, "\r\n0\r\n"));
+    EXPECT(whole, "HTTP/1.1 502 Bad Gateway\r\n");
+    EXPECT(whole, "\"code\":\"replica_lost\"");
+    assert_int_equal(w.n_sent, 2); /* nobody to cancel at */
+    assert_int_equal(router_n_running(w.router), 0);
+    close(c.fd);
+    close(d.fd);
+    static const struct {
+        uint64_t epoch;
+        uint32_t incarnation;
+        uint8_t state;
+    } NEWS[] = {{5, 2, REPLICA_WARMING}, {6, 1, REPLICA_READY}, {5, 1, REPLICA_FAILED}};
+    for (size_t i = 0; i < 3; i++) {
+        uint32_t worker = 20 + (uint32_t)i;
+        w.n_sent = 0;
+        ready(worker, 4);
+        client_open(&c, ask(false));
+        TURN_UNTIL(w.n_sent == 1);
+        assert_int_equal(w.sent[0].worker, worker);
+        heartbeat(worker, NEWS[i].epoch, NEWS[i].incarnation, NEWS[i].state, 4);
+        EXPECT(&c, "\"code\":\"replica_lost\"");
+        close(c.fd);
+        router_on_worker_lost(w.router, worker, "done with it");
+    }
+    stop();
+}
+
+static void test_not_ready(void **state)
+{
+    start((struct router_config){0});
+    w.router->reached = false; /* as before READY */
+    service(SERVICE_STARTING);
+    client_open(&c, ask(false));
+    EXPECT(&c, "HTTP/1.1 503 Service Unavailable\r\n");
+    EXPECT(&c,
+           "\"code\":\"not_ready\",\"state\":\"STARTING\",\"progress\":\"1 of 2 replicas ready\"");
+    assert_non_null(strstr(c.text, "retry-after: 5\r\n"));
+    close(c.fd);
+    client_open(&c, "GET /health/ready HTTP/1.1\r\nHost: x\r\n\r\n");
+    EXPECT(&c, "HTTP/1.1 503 ");
+    EXPECT(&c, "\"state\":\"STARTING\"");
+    assert_null(strstr(c.text, "replicas\":["));
+    close(c.fd);
+    service(SERVICE_DEGRADED);
+    ready(7, 1);
+    client_open(&c, "GET /health/ready HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer k\r\n\r\n");
+    EXPECT(&c, "HTTP/1.1 200 ");
+    EXPECT(&c, "\"replicas\":[{\"deployment\":1,\"replica\":7,\"state\":\"READY\"");
+    close(c.fd);
+    /* once reached, no state of the service but its end refuses a request */
+    service(SERVICE_STARTING);
+    client_open(&c, ask(false));
+    TURN_UNTIL(w.n_sent == 1);
+    step(&w.sent[0], 0, "ok$", FINISH_STOP);
+    EXPECT(&c, "\"text\":\"ok\"");
+    close(c.fd);
+    service(SERVICE_DRAINING);
+    client_open(&c, ask(false));
+    EXPECT(&c, "\"code\":\"draining\"");
+    close(c.fd);
+    stop();
+}
+
+static void test_request_timeout(void **state)
+{
+    start((struct router_config){.request_timeout_ms = 200});
+    ready(7, 1);
+    client_open(&c, ask(false));
+    TURN_UNTIL(w.n_sent == 1);
+    EXPECT(&c, "HTTP/1.1 504 ");
+    EXPECT(&c, "\"code\":\"request_timeout\"");
+    assert_true(w.n_sent == 2 && w.sent[1].is_cancel);
+    close(c.fd);
+    heartbeat(7, 5, 1, REPLICA_WARMING, 1); /* nobody there: waits, then says so */
+    client_open(&c, ask(false));
+    EXPECT(&c, "HTTP/1.1 503 ");
+    EXPECT(&c, "\"code\":\"no_replica\"");
+    assert_non_null(strstr(c.text, "retry-after: "));
+    close(c.fd);
+    stop();
+}
+
+static void test_silent_worker(void **state)
+{
+    start((struct router_config){.suspect_ms = 100});
+    ready(7, 4);
+    client_open(&c, ask(false));
+    TURN_UNTIL(w.n_sent == 1);
+    turn(150);
+    client_open(&d, ask(false));
+    TURN_UNTIL(w.router->n_waiting == 1); /* no new ones for it … */
+    step(&w.sent[0], 0, "slow$", FINISH_STOP);
+    EXPECT(&c, "slow"); /* … and the old one may still come */
+    ready(7, 4);
+    TURN_UNTIL(w.n_sent == 2);
+    close(c.fd);
+    close(d.fd);
+    TURN_UNTIL(w.n_sent == 3);
+    stop();
+}
+
+static void on_drained(void *ctx)
+{
+    w.drained = true;
+}
+
+static void test_drain(void **state)
+{
+    start((struct router_config){0});
+    ready(7, 4);
+    client_open(&c, ask(true));
+    TURN_UNTIL(w.n_sent == 1);
+    router_drain(w.router, 60000, on_drained, NULL);
+    client_open(&d, ask(false));
+    EXPECT(&d, "HTTP/1.1 503 ");
+    EXPECT(&d, "\"code\":\"draining\",\"state\":\"DRAINING\"");
+    close(d.fd);
+    turn(100);
+    assert_false(w.drained);
+    step(&w.sent[0], 0, "end$", FINISH_STOP);
+    EXPECT(&c, "[DONE]");
+    TURN_UNTIL(w.drained);
+    TURN_UNTIL((client_read(&c), c.eof)); /* no keep-alive any more */
+    close(c.fd);
+    stop();
+    /* the grace time ends */
+    start((struct router_config){0});
+    ready(7, 4);
+    client_open(&c, ask(true));
+    TURN_UNTIL(w.n_sent == 1);
+    step(&w.sent[0], 0, "begun", FINISH_NONE);
+    EXPECT(&c, "begun");
+    router_drain(w.router, 100, on_drained, NULL);
+    EXPECT(&c, "\"code\":\"shutting_down\"");
+    TURN_UNTIL(w.drained);
+    assert_true(w.n_sent == 2 && w.sent[1].is_cancel);
+    close(c.fd);
+    stop();
+}
+
+static void test_close_with_running(void **state)
+{
+    static char big[60000];
+    start((struct router_config){0});
+    ready(7, 4);
+    client_open(&c, ask(true));
+    TURN_UNTIL(w.n_sent == 1);
+    /* and one on the thread pool */
+    memset(big, 'x', 40000);
+    strcpy(big, "{\"model\":\"bytes\",\"prompt\":\"");
+    memset(big + strlen(big), 'x', 30000);
+    strcpy(big + 30000, "\"}");
+    client_open(&d, post("/v1/completions", big));
+    TURN_UNTIL(w.router->n_jobs == 1 || (client_read(&d), d.n));
+    stop();
+    assert_true(w.sent[1].is_cancel);
+    close(c.fd);
+    close(d.fd);
+}
+
+static void test_big_body_on_the_pool(void **state)
+{
+    static char big[60000];
+    start((struct router_config){0});
+    ready(7, 4);
+    int n = sprintf(big, "{\"model\":\"bytes\",\"prompt\":\"");
+    memset(big + n, 'x', 30000);
+    strcpy(big + n + 30000, "\"}");
+    client_open(&c, post("/v1/completions", big));
+    EXPECT(&c, "HTTP/1.1 400 ");
+    EXPECT(&c,
+           "maximum context length is 100 tokens. However, your prompt resulted in 30000 tokens");
+    EXPECT(&c, "\"code\":\"context_length_exceeded\"");
+    close(c.fd);
+    client_open(&c, post("/v1/completions",
+                         "{\"model\":\"bytes\",\"prompt\":\"12345\",\"max_tokens\":96}"));
+    EXPECT(&c, "you requested 101 tokens (5 in the prompt, 96 in the completion)");
+    close(c.fd);
+    client_open(&c, post("/v1/completions", "{\"model\":\"bytes\",\"prompt\":\"12345\"}"));
+    TURN_UNTIL(w.n_sent == 1);
+    assert_int_equal(w.sent[0].max_tokens, 95); /* what is left */
+    close(c.fd);
+    TURN_UNTIL(w.n_sent == 2);
+    client_open(&c, post("/v1/completions", "{\"model\":\"other\",\"prompt\":\"12345\"}"));
+    EXPECT(&c, "HTTP/1.1 404 ");
+    EXPECT(&c, "\"code\":\"model_not_found\"");
+    close(c.fd);
+    client_open(&c, post("/v1/completions", "{\"model\":\"bytes\",\"prompt\":[3,259]}"));
+    EXPECT(&c, "prompt[1]");
+    close(c.fd);
+    stop();
+}
+
+static void test_pipelined_in_order(void **state)
+{
+    static char text[8192];
+    start((struct router_config){0});
+    ready(7, 4);
+    sprintf(text, "%s", ask(false));
+    strcat(text, "GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n");
+    strcat(text, ask(true));
+    strcat(text, "GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n");
+    client_open(&c, text);
+    TURN_UNTIL(w.n_sent == 1);
+    turn(30);
+    assert_int_equal(w.n_sent, 1);
+    step(&w.sent[0], 0, "one$", FINISH_STOP);
+    TURN_UNTIL(w.n_sent == 2);
+    step(&w.sent[1], 0, "two$", FINISH_STOP);
+    EXPECT(&c, "Unknown request URL: /nothing");
+    char *one = strstr(c.text, "\"text\":\"one\""), *live = strstr(c.text, "\"alive\""),
+         *two = strstr(c.text, "\"text\":\"two\""), *none = strstr(c.text, "/nothing");
+    assert_true(one && live && two && none && one < live && live < two && two < none);
+    close(c.fd);
+    stop();
+}
+
+/* A client that does not read: its stream is given up at the bound, not kept in memory without end. */
+static void test_slow_reader(void **state)
+{
+    start_with((struct router_config){0}, 1 << 20);
+    ready(7, 4);
+    client_open(&c,
+                post("/v1/completions", "{\"model\":\"bytes\",\"prompt\":\"a\",\"stream\":true}"));
+    TURN_UNTIL(w.n_sent == 1);
+    struct sent s = w.sent[0];
+    uint32_t n = 0;
+    while (w.n_sent == 1 &&
+           n < 200000) { /* some 40 MB of events, far past what the kernel buffers */
+        step(&s, n++, "x", FINISH_NONE);
+        if (n % 64 == 0)
+            uv_run(&w.loop, UV_RUN_NOWAIT);
+    }
+    assert_true(n < 200000);
+    assert_true(w.n_sent == 2 && w.sent[1].is_cancel);
+    assert_int_equal(router_n_running(w.router), 0);
+    close(c.fd);
+    stop();
+}
+
+static void test_queue_is_bounded(void **state)
+{
+    /* No replica: everything waits. The queue's bound is met by the counter, not by 1,024 sockets. */
+    start((struct router_config){0});
+    w.router->n_waiting = ROUTER_MAX_WAITING;
+    client_open(&c, ask(false));
+    EXPECT(&c, "\"code\":\"queue_full\"");
+    assert_non_null(strstr(c.text, "HTTP/1.1 503 "));
+    assert_non_null(strstr(c.text, "retry-after: "));
+    w.router->n_waiting = 0;
+    close(c.fd);
+    stop();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_stream),
+        cmocka_unit_test(test_stop_string_cancels),
+        cmocka_unit_test(test_client_leaves),
+        cmocka_unit_test(test_foreign_and_late_entries),
+        cmocka_unit_test(test_refused_goes_elsewhere),
+        cmocka_unit_test(test_waits_for_a_place),
+        cmocka_unit_test(test_losses),
+        cmocka_unit_test(test_not_ready),
+        cmocka_unit_test(test_request_timeout),
+        cmocka_unit_test(test_silent_worker),
+        cmocka_unit_test(test_drain),
+        cmocka_unit_test(test_close_with_running),
+        cmocka_unit_test(test_big_body_on_the_pool),
+        cmocka_unit_test(test_pipelined_in_order),
+        cmocka_unit_test(test_slow_reader),
+        cmocka_unit_test(test_queue_is_bounded),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
