@@ -70,7 +70,7 @@ static int config_check(const struct engine_config *c, struct err *e)
 static int context_choose(const struct engine_config *c, const struct model_params *p, uint32_t *n,
                           struct err *e)
 {
-    uint32_t most = p->n_ctx ? p->n_ctx : DEFAULT_MAX_CTX;
+    uint32_t most = p->n_ctx < MSG_MAX_TOKENS ? p->n_ctx : MSG_MAX_TOKENS;
     *n = c->n_ctx ? c->n_ctx : (most < DEFAULT_MAX_CTX ? most : DEFAULT_MAX_CTX);
     if (*n < 2 || *n > most)
         return err_set(e, ERR_CONFIG, "context: %u tokens, the model was made for 2 to %u", *n,
@@ -112,6 +112,8 @@ static int build(struct engine_cpu *g, const struct engine_config *c, struct err
     uint32_t chunk = c->chunk ? c->chunk : DEFAULT_CHUNK;
     size.max_rows = batch_max_rows(c->n_slots, chunk);
     g->n_threads = c->n_threads ? c->n_threads : 1;
+    if (!rc)
+        rc = meta_check(&g->img.meta, e);
     if (!rc)
         rc = llama_check(p, e);
     if (!rc)

@@ -84,7 +84,7 @@ static uint32_t compare_tokens(const json_t *entry, const struct job *j)
 /* Free-running greedy decoding of the prompts whose number is in `list`, all at once. */
 static void run(const char *kernels, const uint32_t *list, uint32_t n, uint32_t n_tokens)
 {
-    struct engine *g = support_engine(kernels, n, 512, 2, 0);
+    struct engine *g = support_engine(support_image(), kernels, n, 512, 2, 0);
     static struct job all[MAX_PROMPTS];
     struct job *ptrs[MAX_PROMPTS];
     struct jobs jobs = {ptrs, n};
@@ -128,20 +128,10 @@ static void run(const char *kernels, const uint32_t *list, uint32_t n, uint32_t 
     engine_destroy(g);
 }
 
-static bool have_avx2(void)
-{
-#if defined(__x86_64__)
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-           __builtin_cpu_supports("f16c");
-#else
-    return false;
-#endif
-}
-
 static void test_avx2_gives_the_golden_tokens(void **state)
 {
     uint32_t list[MAX_PROMPTS], n = (uint32_t)json_array_size(golden);
-    if (!have_avx2() || !support_image())
+    if (!support_avx2() || !support_image())
         skip();
     assert_true(n == 12);
     for (uint32_t i = 0; i < n; i++)
