@@ -33,7 +33,7 @@ ok() { # STATUS NAME
     if [ "$1" = 0 ]; then echo "ok $n_test - $2"; else
         n_failed=$((n_failed + 1))
         echo "not ok $n_test - $2"
-        show_service
+        [ "$n_failed" != 1 ] || show_service
     fi
     return "$1"
 }

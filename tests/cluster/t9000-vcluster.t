@@ -248,7 +248,8 @@ for delay in 0.03 0.08 0.12 0.2 0.4 0.8; do
 done
 $V up --name $C --nodes 2 >/dev/null 2>&1; is $? 0 'the name can be used again'
 pid=$(jq .pid "$VCLUSTER_STATE/$C/m/switch/init.json"); all=$(members $C); kill -KILL "$pid"
-until_true 10 test -z "$(alive $all)"; ok $? 'all dies with the switch'
+none_alive() { [ -z "$(alive $all)" ]; }
+until_true 10 none_alive; ok $? 'all dies with the switch'
 got=$($V status --name $C 2>&1); like "$? $got" "^3 .* is gone, its leftovers" 'status says so'
 # A record whose pid now belongs to somebody else must not hurt him.
 sleep 1000 & p=$!

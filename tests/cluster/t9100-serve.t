@@ -34,8 +34,9 @@ ok $? "/proc/PID/io: the $n_ranks ranks read each byte of the pack once"
 is "$(for i in 0 1 2 3 4 5 6 7; do "$VC" exec n$i sh -c 'sha256sum /var/cache/exaserve/*/image' | cut -d' ' -f1; done | sort -u | wc -l)" 1 \
     "the images of all nodes are equal"
 
-base=$(exa url "$job")
-like "$base" '^http://n[0-9]+:[0-9]+' "url prints the address"
+base=$(url "$job")
+like "$(exa url "$job")" "^http://n[0-9]+:[0-9]+/v1\$" "url prints the address"
+
 login "$PYTHON" tests/cluster/openai_client.py "$base" "$(key "$job")" "$MODEL_NAME" 2>&1 | sed 's/^/# /'
 ok "${PIPESTATUS[0]}" "the openai client: stream, non-stream, wrong key, too long"
 second=$(endpoint "$job" '.urls[1]')

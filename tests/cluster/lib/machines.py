@@ -21,10 +21,10 @@ EVERYTHING = k.NEWNS | k.NEWNET | k.NEWUTS | k.NEWIPC
 COMMIT = b"c"
 
 
-def _ip(commands):
-    done = subprocess.run(["ip", "-batch", "-"], input="\n".join(commands) + "\n", text=True,
+def _ip(commands, keep_going=False):
+    done = subprocess.run(["ip"] + ["-force"] * keep_going + ["-batch", "-"], input="\n".join(commands) + "\n", text=True,
                           capture_output=True, env={"PATH": os.environ["PATH"], "LC_ALL": "C"})
-    if done.returncode != 0:
+    if done.returncode != 0 and not keep_going:
         raise Failure(f"ip: {done.stderr.strip()}")
 
 
@@ -160,6 +160,40 @@ def in_switch(cluster, work):
         raise Failure(f"cluster {cluster.name}: a step in the switch failed")
 
 
+def output_of(cluster, machine, argv):
+    """What argv prints on the machine; empty when that is off. The process belongs to the machine, so it
+    never outlives it."""
+    init = cluster.process_of(machine)
+    if init is None:
+        return ""
+    out_r, out_w = os.pipe()
+    pid = k.fork_quiet({init, out_w})
+    if pid == 0:
+        try:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            signal.pthread_sigmask(signal.SIG_SETMASK, [])
+            k.setns(init, k.NEWPID)
+            inner = os.fork()
+            if inner == 0:
+                k.setns(init, EVERYTHING)
+                os.dup2(os.open("/dev/null", os.O_RDWR), 0)
+                os.dup2(0, 2)
+                os.dup2(out_w, 1)
+                k.default_signals()
+                os.execvpe(argv[0], argv, machine_environ(cluster, user=True))
+            os.close(out_w)
+            os.waitpid(inner, 0)
+        except OSError:
+            pass  # the machine is going off
+        os._exit(0)
+    os.close(init)
+    os.close(out_w)
+    with os.fdopen(out_r, errors="replace") as f:
+        text = f.read()
+    os.waitpid(pid, 0)
+    return text
+
+
 def set_link(cluster, machine, up):
     in_switch(cluster, lambda: _ip([f"link set {_veth(machine)} {'up' if up else 'down'}"]))
 
@@ -171,6 +205,8 @@ def start_machines(cluster, names):
 
 
 def _boot(cluster, names):
+    # The kernel removes a dead machine's link some time after its last process.
+    _ip([f"link del {_veth(name)}" for name in names], keep_going=True)
     makers, links = [], []
     for name in names:
         ready_r, ready_w = os.pipe()
@@ -185,8 +221,6 @@ def _boot(cluster, names):
             raise Failure(f"{name}: its namespaces could not be made")
         os.close(ready_r)
         veth = _veth(name)
-        if os.path.exists(f"/sys/class/net/{veth}"):
-            links.append(f"link del {veth}")
         links.append(f"link add {veth} type veth peer name eth0 netns {pid}")
         links.append(f"link set {veth} master br0")
         if not cluster.is_cut(name):
