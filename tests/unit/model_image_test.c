@@ -3,6 +3,7 @@
 #include "tests/unit/model_fixture.h"
 
 #include "base/clock.h"
+#include "model/image_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -531,6 +532,51 @@ static void test_evict(void **state)
         model_fini(&m[i]);
 }
 
+/* Mapping an image, and finding it good, are uses: both make it the newest. */
+static void test_use(void **state)
+{
+    struct model m[3];
+    char dir[64], path[3][PATH_MAX];
+    struct err e = ERR_INIT;
+    struct image img;
+    struct stat st;
+    scratch_dir(dir);
+    for (uint32_t i = 0; i < 3; i++) {
+        model_make(&m[i], 200 + i, false);
+        build(dir, &m[i], path[i]);
+        const struct timespec when[2] = {{1000 + i, 0}, {1000 + i, 0}};
+        assert_int_equal(utimensat(AT_FDCWD, path[i], when, 0), 0);
+    }
+    assert_int_equal(image_open(&img, path[0], false, &e), 0);
+    image_close(&img);
+    build(dir, &m[1], path[1]);
+    assert_int_equal(stat(path[0], &st), 0);
+    assert_int_equal(image_evict(dir, 2 * (uint64_t)st.st_size, NULL, &e), 0);
+    assert_true(listed(dir, &m[0]) && listed(dir, &m[1]) && !listed(dir, &m[2]));
+    dir_remove(dir, &e);
+    for (uint32_t i = 0; i < 3; i++)
+        model_fini(&m[i]);
+}
+
+/* A lock counts only while the path leads to the locked file: its owner may have removed it. */
+static void test_lock_of_removed_file(void **state)
+{
+    char dir[64], path[PATH_MAX];
+    struct err e = ERR_INIT;
+    scratch_dir(dir);
+    snprintf(path, sizeof path, "%s/lock", dir);
+    int old = open(path, O_RDWR | O_CREAT, 0600);
+    assert_int_equal(image_flock(old, LOCK_EX, path, &e), 1);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(image_flock(old, LOCK_EX, path, &e), 0);
+    int new = open(path, O_RDWR | O_CREAT, 0600);
+    assert_int_equal(image_flock(old, LOCK_EX, path, &e), 0);
+    assert_int_equal(image_flock(new, LOCK_EX, path, &e), 1);
+    close(old);
+    close(new);
+    dir_remove(dir, &e);
+}
+
 /* --- a full disk ------------------------------------------------------------------------------ */
 
 /* A small file system of its own, in a mount namespace of this process. */
@@ -635,6 +681,8 @@ int main(void)
         cmocka_unit_test(test_two_writers),
         cmocka_unit_test(test_killed_writer),
         cmocka_unit_test(test_evict),
+        cmocka_unit_test(test_use),
+        cmocka_unit_test(test_lock_of_removed_file),
         cmocka_unit_test(test_disk_full),
         cmocka_unit_test(test_private),
     };
