@@ -79,8 +79,8 @@ static int make_pack(const char *name, const char *in, const char *out, bool qui
         return fail(name, ERR_CONFIG,
                     (err_set(&e, ERR_CONFIG, "%s and %s are the same file", in, out), &e));
     int rc = gguf_open(&g, in, &e);
-    if (rc)
-        return fail(name, rc, &e);
+    if (rc) /* here a limit is the input's fault, below it is a full disk */
+        return fail(name, rc == ERR_LIMIT ? ERR_FORMAT : rc, &e);
     if (!quiet)
         fprintf(stderr, "packing %s: %" PRIu32 " tensors, %.1f MB\n", in, g.index.n_tensors,
                 (double)g.index.data_bytes / 1e6);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 void h5_quiet_begin(struct h5_quiet *q)
@@ -31,19 +32,21 @@ static herr_t keep_first(unsigned n, const H5E_error2_t *row, void *ctx)
 
 int h5_error(struct err *e, int code, const char *fmt, ...)
 {
-    char what[sizeof e->text], why[256] = "", full[32];
+    char what[sizeof e->text], why[256] = "";
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(what, sizeof what, fmt, ap);
     va_end(ap);
-    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_first,
-             why); /* upward: the place of the fault comes first */
+    /* Upward: the place of the fault comes first. */
+    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_first, why);
     H5Eclear2(H5E_DEFAULT);
-    for (int i = 0; i < 2; i++) {
-        snprintf(full, sizeof full, "errno = %d,", i ? EDQUOT : ENOSPC);
-        if (strstr(why, full))
-            return err_set(e, ERR_LIMIT, "%s: %s", what, strerror(i ? EDQUOT : ENOSPC));
-    }
+    const char *at = strstr(why, "errno = "); /* a failed system call, told in several lines */
+    int errnum = at ? atoi(at + strlen("errno = ")) : 0;
+    if (errnum == ENOSPC || errnum == EDQUOT)
+        return err_set(e, ERR_LIMIT, "%s: %s", what, strerror(errnum));
+    if (errnum)
+        return err_sys(e, errnum, "%s", what);
+    why[strcspn(why, "\n")] = 0;
     return err_set(e, code, why[0] ? "%s: %s" : "%s", what, why);
 }
 

@@ -256,10 +256,9 @@ static int write_contents(struct writer *w, uint64_t *done, uint64_t total, stru
 
 static int publish(struct writer *w, struct err *e)
 {
-    hid_t file = w->file;
-    w->file = -1;
-    if (H5Fclose(file) < 0)
+    if (H5Fclose(w->file) < 0)
         return h5_error(e, ERR_SYS, "cannot write %s", w->tmp);
+    w->file = -1;
     struct stat st;
     /* The reservation reached past the end: give that back. */
     if (fstat(w->fd, &st) != 0 || ftruncate(w->fd, st.st_size) != 0 || fsync(w->fd) != 0)
@@ -314,13 +313,15 @@ int pack_write(const char *path, struct model_index *index, const struct model_m
     int rc = path_join(w->path, sizeof w->path, e, "%s", path);
     if (!rc)
         rc = write_pack(w, e);
+    /* A file that cannot be written cannot be closed either, and would keep its space: empty it. */
+    if (rc && w->fd >= 0) {
+        (void)!ftruncate(w->fd, 0);
+        unlink(w->tmp);
+    }
     if (w->file >= 0)
         H5Fclose(w->file);
-    if (w->fd >= 0) {
-        if (rc)
-            unlink(w->tmp);
+    if (w->fd >= 0)
         close(w->fd);
-    }
     h5_quiet_end(&quiet);
     buf_fini(&w->meta_bytes);
     buf_fini(&w->index_bytes);

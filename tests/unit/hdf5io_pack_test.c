@@ -9,8 +9,10 @@
 #include <hdf5.h>
 #include <limits.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -397,6 +399,38 @@ static void test_places(void **state)
     fixture_fini(&f);
 }
 
+/* A write that fails half-way (here at a limit for the size of files): an error, and nothing left. */
+static int write_limited(struct fixture *f)
+{
+    const struct rlimit limit = {60000, 60000};
+    struct err e = ERR_INIT;
+    signal(SIGXFSZ, SIG_IGN);
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0)
+        return 1;
+    if (write_tiny(f, &e) != ERR_SYS || !strstr(e.text, strerror(EFBIG)) || strchr(e.text, '\n'))
+        return 2;
+    return 0;
+}
+
+static void test_write_fails(void **state)
+{
+    struct fixture f;
+    char tmp[160];
+    int status;
+    fixture_init(&f);
+    snprintf(tmp, sizeof tmp, "%s.tmp", f.path);
+    pid_t pid = fork();
+    if (pid == 0) {
+        alarm(60);
+        _exit(write_limited(&f));
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_int_equal(access(f.path, F_OK), -1);
+    assert_int_equal(access(tmp, F_OK), -1);
+    fixture_fini(&f);
+}
+
 static void test_disk_full(void **state)
 {
     struct fixture f;
@@ -438,7 +472,8 @@ int main(void)
         cmocka_unit_test(test_round_trip), cmocka_unit_test(test_verify),
         cmocka_unit_test(test_foreign),    cmocka_unit_test(test_cut),
         cmocka_unit_test(test_hostile),    cmocka_unit_test(test_damaged),
-        cmocka_unit_test(test_places),     cmocka_unit_test(test_disk_full),
+        cmocka_unit_test(test_places),     cmocka_unit_test(test_write_fails),
+        cmocka_unit_test(test_disk_full),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
