@@ -607,12 +607,14 @@ void core_received(struct plane *p, struct link *l, uint8_t kind, uint16_t type,
             p->ev.on_message(p->ev.ctx, l->member, type, body, n);
         return;
     }
-    if (l->state == LINK_LEAVING || l->state == LINK_RELEASED)
-        return; /* what was on its way when we left */
-    if (l->state == LINK_UP && kind == FRAME_BYE) {
+    if (l->state == LINK_RELEASED)
+        return;
+    if (kind == FRAME_BYE && (l->state == LINK_UP || l->state == LINK_LEAVING)) {
         on_bye(p, l);
         return;
     }
+    if (l->state == LINK_LEAVING)
+        return; /* what was on its way when we left */
     for (size_t i = 0; i < sizeof TABLE / sizeof TABLE[0]; i++) {
         if (TABLE[i].state == l->state && TABLE[i].kind == kind) {
             TABLE[i].handle(p, l, body, n);

@@ -199,7 +199,7 @@ static void line_event(struct plane_ucx *u, struct ucx_link *l)
     uint8_t kind;
     const uint8_t *body;
     size_t n;
-    int rc;
+    int rc = 0;
     while (!l->released &&
            (rc = sock_get(&l->sock, core_max_body(&l->core), &kind, &body, &n, &why)) > 0) {
         if (kind < FRAME_HELLO || kind > FRAME_REFUSE || kind == FRAME_READY ||
