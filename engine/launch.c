@@ -68,6 +68,12 @@ static void reset_signals(void)
     struct sigaction usual = {.sa_handler = SIG_DFL};
     for (int s = 1; s < NSIG; s++)
         sigaction(s, &usual, NULL); /* fails for KILL, STOP and the C library's own: as it should */
+    /* Slurm signals every process of a task. What asks a rank to drain must not end its engine. */
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+    sigaction(SIGUSR1, &ignore, NULL);
+    sigaction(SIGUSR2, &ignore, NULL);
+    sigaction(SIGINT, &ignore, NULL);
+    sigaction(SIGHUP, &ignore, NULL);
 }
 
 int launch_stub(int parent_pid, int n_fds, char *const argv[], struct err *e)
