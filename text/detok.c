@@ -34,7 +34,8 @@ static size_t put_whole(const char *p, size_t n, struct buf *out)
             i += len;
             continue;
         }
-        buf_put(out, p + from, i - from);
+        if (i > from)
+            buf_put(out, p + from, i - from);
         from = i;
         if (utf8_cut(p + i, n - i))
             return i;
@@ -42,7 +43,8 @@ static size_t put_whole(const char *p, size_t n, struct buf *out)
         from = i;
         buf_puts(out, REPLACEMENT);
     }
-    buf_put(out, p + from, i - from);
+    if (i > from)
+        buf_put(out, p + from, i - from);
     return i;
 }
 

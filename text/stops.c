@@ -101,8 +101,10 @@ void stops_destroy(struct stops *s)
 static void show(const struct stops *s, const char *text, size_t n, struct buf *out)
 {
     size_t from_held = n < s->n_held ? n : s->n_held;
-    buf_put(out, s->held, from_held);
-    buf_put(out, text, n - from_held);
+    if (from_held)
+        buf_put(out, s->held, from_held);
+    if (n > from_held)
+        buf_put(out, text, n - from_held);
 }
 
 /* Keep the last `keep` bytes of held + text[n]. */
@@ -120,6 +122,8 @@ static void hold(struct stops *s, const char *text, size_t n, size_t keep)
 
 bool stops_push(struct stops *s, const char *text, size_t n, struct buf *out)
 {
+    if (n == 0)
+        return false;
     for (size_t i = 0; i < n; i++) {
         size_t met = 0;
         for (size_t k = 0; k < s->n; k++)
@@ -143,7 +147,8 @@ bool stops_push(struct stops *s, const char *text, size_t n, struct buf *out)
 
 void stops_finish(struct stops *s, struct buf *out)
 {
-    buf_put(out, s->held, s->n_held);
+    if (s->n_held)
+        buf_put(out, s->held, s->n_held);
     s->n_held = 0;
     for (size_t k = 0; k < s->n; k++)
         s->m[k].state = 0;

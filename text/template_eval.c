@@ -61,6 +61,8 @@ int eval_write(struct eval *ev, struct str s)
         build_put(ev->capture, s);
         return ev->capture->rc;
     }
+    if (s.n == 0)
+        return 0;
     buf_put(ev->out, s.p, s.n);
     if (!buf_ok(ev->out))
         return eval_fail(ev, ERR_LIMIT, "the prompt is larger than %zu bytes", ev->out->max);
