@@ -71,6 +71,7 @@ int bcast_round_run(struct world *w, const struct bcast_round *r, struct image_w
 {
     struct bcast_round round = *r;
     struct bcast_stats ignored;
+    struct groups g;
     struct flow f;
     uint64_t from = clock_now_us();
     if (!stats)
@@ -80,18 +81,19 @@ int bcast_round_run(struct world *w, const struct bcast_round *r, struct image_w
         round.stall_us = STALL_DEFAULT_US;
     int rc = quarantine_sweep(w, e);
     if (rc == 0)
-        rc = comms_prepare(w, &round, stop, e);
-    if (rc)
-        return rc;
-    rc = flow_init(&f, w, &round, writer, stats, e);
-    if (rc == 0)
-        rc = drive(&f, stop, e);
-    flow_fini(&f);
+        rc = groups_meet(&g, w, &round, stop, e);
     if (rc == 0) {
-        linger();
-        rc = verdict(&f, e);
-    } else {
-        comms_abandon(w);
+        rc = flow_init(&f, w, &g, &round, writer, stats, e);
+        if (rc == 0)
+            rc = drive(&f, stop, e);
+        flow_fini(&f);
+        if (rc && g.collective)
+            comms_abandon(w);
+        if (rc == 0) {
+            linger();
+            rc = verdict(&f, e);
+        }
+        groups_fini(&g);
     }
     stats->us_total = clock_now_us() - from;
     return rc;

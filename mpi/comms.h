@@ -1,8 +1,7 @@
-/* comms.h - the communicators of a round: one for each rack, one for the rack leaders.
+/* comms.h - the groups of a round (racks, and their leaders), and the communicators that the world's full round has for them.
  *
- * They are kept while the participants stay the same and every round ended well. Making a communicator blocks in MPI, so it starts
- * only after a meeting of all participants that has a deadline; the first participant collects a hello from each and tells all what it
- * found. A death in the milliseconds between that and the new communicator is caught by a watchdog (world_on_stuck).
+ * A communicator can only be made by a call that blocks, and a death in that call would hang the others for ever. So communicators are made
+ * once, before the detach, when a death ends the step anyway; a round of other members works without any (leg.h).
  */
 #ifndef EXA_MPI_COMMS_H
 #define EXA_MPI_COMMS_H
@@ -10,23 +9,33 @@
 #include "mpi/bcast.h"
 #include "mpi/world_priv.h"
 
-struct round_comms {
-    uint64_t id; /* fingerprint of the round that made them */
-    uint32_t n_members;
-    struct bcast_member *members; /* owned copy */
-    uint32_t n_racks, rack;       /* racks are numbered by first appearance; mine */
-    uint32_t *leaders;            /* owned [n_racks]: world rank of each rack's leader */
-    uint32_t rack_size;           /* members of my rack */
-    bool leader;                  /* I lead my rack */
-    MPI_Comm rack_comm;           /* root 0 is the leader; NULL when I am alone in it */
-    MPI_Comm
-        leaders_comm; /* rank = number of the rack; NULL unless I lead and there are several racks */
+/* Who sends to whom at one level: the leaders among themselves, or a rack. */
+struct group {
+    uint32_t n, self; /* members; my place among them, UINT32_MAX when I am none */
+    uint32_t *ranks;  /* owned [n] world ranks */
+    MPI_Comm comm;    /* rank in it = place; NULL: relay */
+    int tag;          /* of relayed segments */
+    int end_tag;      /* of the end's tokens */
+};
+struct groups {
+    uint32_t n_racks, rack; /* racks are numbered by first appearance; mine */
+    bool collective;        /* this round uses the world's communicators */
+    bool leader;            /* I lead my rack: its lowest rank */
+    struct group leaders;   /* place = number of the rack */
+    struct group mine;      /* my rack; place 0 is its leader */
 };
 
-/* Check the round, meet the others, and leave w->comms fit for it. ERR_PEER names who did not come; ERR_PROTO: participants disagree. */
-int comms_prepare(struct world *w, const struct bcast_round *r, const volatile int *stop,
-                  struct err *e);
-/* After a stuck collective: never used and never freed, MPI may still work in them. */
+struct round_comms {
+    uint32_t n_members;
+    struct bcast_member *members; /* owned copy */
+    MPI_Comm leaders, mine;       /* NULL where there is nobody else */
+};
+
+/* Meet all other members, and fill g. ERR_PEER names who did not come; ERR_PROTO: this is no round. */
+int groups_meet(struct groups *g, struct world *w, const struct bcast_round *r,
+                const volatile int *stop, struct err *e);
+void groups_fini(struct groups *g);
+/* After a stuck collective: never used again and never freed, MPI may still work in them. */
 void comms_abandon(struct world *w);
 
 #endif

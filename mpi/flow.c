@@ -34,7 +34,7 @@ static int fill_places(struct flow *f, const struct image_writer *writer, struct
     f->segment_of = malloc((x->n_segments + 1) * sizeof *f->segment_of);
     f->known = calloc(x->n_segments + 1, 1);
     f->needed = calloc(n_bytes + 1, 1);
-    f->gave_up_at = malloc(f->c->n_racks * sizeof *f->gave_up_at);
+    f->gave_up_at = malloc(f->g->n_racks * sizeof *f->gave_up_at);
     if (!f->segment_of || !f->known || !f->needed || !f->gave_up_at)
         return err_set(e, ERR_NOMEM, "no memory for a round of %u segments", x->n_segments);
     for (uint32_t s = 0; s < x->n_segments; s++)
@@ -43,7 +43,7 @@ static int fill_places(struct flow *f, const struct image_writer *writer, struct
     /* a copy: the sink lane changes the writer's own bits meanwhile */
     for (size_t i = 0; have && i < n_bytes; i++)
         f->needed[i] = (uint8_t)(~have[i] & f->r->missing[i]);
-    for (uint32_t i = 0; i < f->c->n_racks; i++)
+    for (uint32_t i = 0; i < f->g->n_racks; i++)
         f->gave_up_at[i] = UINT32_MAX;
     return 0;
 }
@@ -56,18 +56,19 @@ static bool needs_any(const struct flow *f)
     return false;
 }
 
-int flow_init(struct flow *f, struct world *w, const struct bcast_round *r,
+int flow_init(struct flow *f, struct world *w, const struct groups *g, const struct bcast_round *r,
               struct image_writer *writer, struct bcast_stats *stats, struct err *e)
 {
-    *f = (struct flow){.w = w, .r = r, .c = w->comms, .stats = stats};
-    f->end_lead = f->end_rack = MPI_REQUEST_NULL;
-    f->next_own = f->c->rack;
+    *f = (struct flow){.w = w, .r = r, .g = g, .stats = stats};
+    leg_end_init(&f->end_lead);
+    leg_end_init(&f->end_rack);
+    f->next_own = f->g->rack;
     f->failed_at = UINT32_MAX;
     int rc = fill_places(f, writer, e);
     for (int i = 0; i < BCAST_BUFFERS && rc == 0; i++)
         if (!(f->bufs[i] = segbuf_create()))
             rc = err_set(e, ERR_NOMEM, "no memory for %d buffers of a segment", BCAST_BUFFERS);
-    if (rc == 0 && f->c->leader && f->n_places > f->c->rack)
+    if (rc == 0 && f->g->leader && f->n_places > f->g->rack)
         rc = source_start(&f->source, r->pack_path, w->rank, BCAST_BUFFERS, e);
     if (rc == 0 && needs_any(f))
         rc = sink_start(&f->sink, writer, BCAST_BUFFERS, e);
@@ -78,12 +79,12 @@ int flow_init(struct flow *f, struct world *w, const struct bcast_round *r,
 
 static uint32_t reader_of(const struct flow *f, uint32_t k)
 {
-    return k % f->c->n_racks;
+    return k % f->g->n_racks;
 }
 
 static bool is_own(const struct flow *f, uint32_t k)
 {
-    return f->c->leader && reader_of(f, k) == f->c->rack;
+    return f->g->leader && reader_of(f, k) == f->g->rack;
 }
 
 static bool left_out(const struct flow *f, uint32_t k)
@@ -125,8 +126,9 @@ static void claim(struct flow *f, struct segbuf *b, uint32_t k, enum buf_state s
     b->file_offset = f->r->file_offset[b->at.tensor];
     memcpy(b->hash, x->hashes[b->segment], sizeof b->hash);
     memcpy(b->tensor, x->tensors[b->at.tensor].name, sizeof b->tensor);
-    b->lead = b->rack = MPI_REQUEST_NULL;
-    b->lead_posted = b->lead_done = b->rack_posted = b->rack_done = b->storing = false;
+    leg_init(&b->lead);
+    leg_init(&b->rack);
+    b->storing = false;
 }
 
 /* --- trailers ------------------------------------------------------------------------------------------- */
@@ -176,11 +178,11 @@ static uint32_t count_waiting_own(const struct flow *f)
 static bool start_reads(struct flow *f)
 {
     bool moved = false;
-    uint32_t limit = f->c->n_racks == 1 ? BCAST_BUFFERS : READ_AHEAD;
+    uint32_t limit = f->g->n_racks == 1 ? BCAST_BUFFERS : READ_AHEAD;
     while (f->source && f->next_own < f->n_places) {
         struct segbuf *b = find_state(f, BUF_FREE);
         if (left_out(f, f->next_own)) {
-            f->next_own += f->c->n_racks;
+            f->next_own += f->g->n_racks;
             continue;
         }
         if (!b || count_waiting_own(f) >= limit)
@@ -189,7 +191,7 @@ static bool start_reads(struct flow *f)
             f->read_since_us = clock_now_us();
         claim(f, b, f->next_own, BUF_READING);
         lane_push(f->source, b);
-        f->next_own += f->c->n_racks;
+        f->next_own += f->g->n_racks;
         moved = true;
     }
     return moved;
@@ -262,17 +264,24 @@ static struct segbuf *own_ready(struct flow *f, uint32_t k)
 
 /* --- moving --------------------------------------------------------------------------------------------- */
 
-static int post(struct segbuf *b, int root, MPI_Comm comm, MPI_Request *request, struct err *e)
+static size_t moved_bytes(const struct segbuf *b)
 {
-    int rc =
-        MPI_Ibcast(b->data, (int)(b->at.n_bytes + TRAILER_BYTES), MPI_BYTE, root, comm, request);
-    return rc == MPI_SUCCESS ? 0 : mpi_err(e, rc, "MPI_Ibcast");
+    return (size_t)b->at.n_bytes + TRAILER_BYTES;
+}
+
+static int begin_lead(struct flow *f, struct segbuf *b, struct err *e)
+{
+    b->state = BUF_MOVING;
+    int rc = is_own(f, b->k) ? take_trailer(f, b, e) : 0;
+    return rc ? rc
+              : leg_post(&b->lead, &f->g->leaders, reader_of(f, b->k), b->k, b->data,
+                         moved_bytes(b), e);
 }
 
 /* Leaders: the next places among themselves. */
 static int post_lead(struct flow *f, bool *moved, struct err *e)
 {
-    while (f->c->leader && f->next_lead < f->n_places) {
+    while (f->g->leader && f->next_lead < f->n_places) {
         uint32_t k = f->next_lead;
         if (k - f->first_unknown >= BCAST_BUFFERS && k > f->first_unknown)
             break;
@@ -290,18 +299,11 @@ static int post_lead(struct flow *f, bool *moved, struct err *e)
             break;
         if (!is_own(f, k))
             claim(f, b, k, BUF_MOVING);
-        b->state = BUF_MOVING;
-        b->lead_posted = true;
         f->next_lead++;
         *moved = true;
-        int rc = 0;
-        if (is_own(f, k))
-            rc = take_trailer(f, b, e);
-        if (rc == 0 && f->c->leaders_comm != MPI_COMM_NULL)
-            rc = post(b, (int)reader_of(f, k), f->c->leaders_comm, &b->lead, e);
+        int rc = begin_lead(f, b, e);
         if (rc)
             return rc;
-        b->lead_done = b->lead == MPI_REQUEST_NULL;
     }
     return 0;
 }
@@ -309,16 +311,16 @@ static int post_lead(struct flow *f, bool *moved, struct err *e)
 /* The buffer whose place goes through the rack next: a leader's when its bytes are here, a member's as soon as one is free. */
 static struct segbuf *rack_ready(struct flow *f, uint32_t k)
 {
-    if (f->c->leader) {
+    if (f->g->leader) {
         struct segbuf *b = k < f->next_lead ? find_place(f, k) : NULL;
-        return b && (b->lead_done || is_own(f, k)) ? b : NULL;
+        return b && b->lead.here ? b : NULL;
     }
     if (k - f->first_unknown >= BCAST_BUFFERS && k > f->first_unknown)
         return NULL;
     struct segbuf *b = find_state(f, BUF_FREE);
     if (b) {
         claim(f, b, k, BUF_MOVING);
-        b->lead_done = true;
+        b->lead.posted = b->lead.here = b->lead.done = true; /* no leader: nothing to do there */
     }
     return b;
 }
@@ -327,7 +329,7 @@ static int post_rack(struct flow *f, bool *moved, struct err *e)
 {
     while (f->next_rack < f->n_places) {
         uint32_t k = f->next_rack;
-        bool decided = f->c->leader ? k < f->next_lead : k < f->first_unknown + BCAST_BUFFERS;
+        bool decided = f->g->leader ? k < f->next_lead : k < f->first_unknown + BCAST_BUFFERS;
         if (decided && left_out(f, k)) {
             set_known(f, k);
             f->next_rack++;
@@ -337,48 +339,28 @@ static int post_rack(struct flow *f, bool *moved, struct err *e)
         struct segbuf *b = rack_ready(f, k);
         if (!b)
             break;
-        b->rack_posted = true;
         f->next_rack++;
         *moved = true;
-        if (f->c->rack_comm != MPI_COMM_NULL) {
-            int rc = post(b, 0, f->c->rack_comm, &b->rack, e);
-            if (rc)
-                return rc;
-        }
-        b->rack_done = b->rack == MPI_REQUEST_NULL;
+        int rc = leg_post(&b->rack, &f->g->mine, 0, k, b->data, moved_bytes(b), e);
+        if (rc)
+            return rc;
     }
     return 0;
 }
 
-static int test(MPI_Request *request, bool *completed, struct err *e)
+/* The trailer is looked at when the bytes arrive, before they are sent on any further. */
+static int drive_leg(struct flow *f, struct segbuf *b, struct leg *l, const struct group *g,
+                     uint32_t root, bool *moved, struct err *e)
 {
-    int flag = 0;
-    int rc = MPI_Test(request, &flag, MPI_STATUS_IGNORE);
-    *completed = flag != 0;
-    return rc == MPI_SUCCESS ? 0 : mpi_err(e, rc, "a broadcast failed");
+    bool was_here = l->here;
+    int rc = leg_step(l, g, root, b->k, b->data, moved_bytes(b), moved, e);
+    return rc == 0 && l->here && !was_here ? take_trailer(f, b, e) : rc;
 }
 
-static int test_buf(struct flow *f, struct segbuf *b, bool *moved, struct err *e)
+static int drive_buf(struct flow *f, struct segbuf *b, bool *moved, struct err *e)
 {
-    bool completed = false;
-    int rc = 0;
-    if (b->lead_posted && !b->lead_done) {
-        rc = test(&b->lead, &completed, e);
-        if (rc == 0 && completed) {
-            b->lead_done = *moved = true;
-            if (!is_own(f, b->k))
-                rc = take_trailer(f, b, e);
-        }
-    }
-    if (rc == 0 && b->rack_posted && !b->rack_done) {
-        rc = test(&b->rack, &completed, e);
-        if (rc == 0 && completed) {
-            b->rack_done = *moved = true;
-            if (!f->c->leader)
-                rc = take_trailer(f, b, e);
-        }
-    }
-    return rc;
+    int rc = drive_leg(f, b, &b->lead, &f->g->leaders, reader_of(f, b->k), moved, e);
+    return rc ? rc : drive_leg(f, b, &b->rack, &f->g->mine, 0, moved, e);
 }
 
 static bool take_stored(struct flow *f)
@@ -397,11 +379,11 @@ static bool take_stored(struct flow *f)
 
 static bool all_moved(const struct flow *f)
 {
-    if ((f->c->leader && f->next_lead < f->n_places) || f->next_rack < f->n_places)
+    if ((f->g->leader && f->next_lead < f->n_places) || f->next_rack < f->n_places)
         return false;
     for (int i = 0; i < BCAST_BUFFERS; i++)
         if (f->bufs[i] && f->bufs[i]->state == BUF_MOVING &&
-            !(f->bufs[i]->lead_done && f->bufs[i]->rack_done))
+            !(f->bufs[i]->lead.done && f->bufs[i]->rack.done))
             return false;
     return true;
 }
@@ -410,20 +392,11 @@ static int step_end(struct flow *f, bool *moved, bool *done, struct err *e)
 {
     if (!all_moved(f))
         return 0;
-    if (!f->end_posted) {
-        int rc = MPI_SUCCESS;
-        if (f->c->leaders_comm != MPI_COMM_NULL)
-            rc = MPI_Ibarrier(f->c->leaders_comm, &f->end_lead);
-        if (rc == MPI_SUCCESS && f->c->rack_comm != MPI_COMM_NULL)
-            rc = MPI_Ibarrier(f->c->rack_comm, &f->end_rack);
-        if (rc != MPI_SUCCESS)
-            return mpi_err(e, rc, "MPI_Ibarrier");
-        f->end_posted = *moved = true;
-    }
+    f->ending = true;
     bool lead = false, rack = false;
-    int rc = test(&f->end_lead, &lead, e);
+    int rc = leg_end_step(&f->end_lead, &f->g->leaders, moved, &lead, e);
     if (rc == 0)
-        rc = test(&f->end_rack, &rack, e);
+        rc = leg_end_step(&f->end_rack, &f->g->mine, moved, &rack, e);
     *done = lead && rack && !find_state(f, BUF_MOVING);
     return rc;
 }
@@ -437,8 +410,8 @@ int flow_step(struct flow *f, bool *moved, bool *done, struct err *e)
         struct segbuf *b = f->bufs[i];
         if (!b || b->state != BUF_MOVING)
             continue;
-        rc = test_buf(f, b, moved, e);
-        if (rc == 0 && b->lead_done && b->rack_done && !b->storing)
+        rc = drive_buf(f, b, moved, e);
+        if (rc == 0 && b->lead.done && b->rack.done && !b->storing)
             b->state = BUF_FREE;
     }
     *moved |= start_reads(f);
@@ -459,16 +432,16 @@ void flow_describe(const struct flow *f, char *text, size_t cap)
         if (b && b->state == BUF_MOVING && (!oldest || b->k < oldest->k))
             oldest = b;
     }
-    if (f->end_posted)
+    if (f->ending)
         snprintf(text, cap, "all segments are here, but not all members have finished");
     else if (!oldest)
         snprintf(text, cap, "place %u of %u, nothing under way", f->first_unknown, f->n_places);
-    else if (!oldest->lead_done)
+    else if (!oldest->lead.done)
         snprintf(text, cap, "segment %u (%s) among the rack leaders, read by rank %u",
-                 oldest->segment, oldest->tensor, f->c->leaders[reader_of(f, oldest->k)]);
-    else if (!oldest->rack_done)
+                 oldest->segment, oldest->tensor, f->g->leaders.ranks[reader_of(f, oldest->k)]);
+    else if (!oldest->rack.done)
         snprintf(text, cap, "segment %u (%s) in the rack of leader rank %u", oldest->segment,
-                 oldest->tensor, f->c->leaders[f->c->rack]);
+                 oldest->tensor, f->g->mine.ranks[0]);
     else
         snprintf(text, cap, "segment %u (%s) is being written to this node's image",
                  oldest->segment, oldest->tensor);
@@ -503,7 +476,7 @@ void flow_fini(struct flow *f)
         struct segbuf *b = f->bufs[i];
         if (!b)
             continue;
-        MPI_Request open[2] = {b->lead, b->rack};
+        MPI_Request open[2] = {b->lead.request, b->rack.request};
         quarantine_add(f->w, b->data, SEGMENT_BYTES + TENSOR_ALIGN, open, 2);
         b->data = NULL;
         segbuf_free(b);

@@ -1,7 +1,7 @@
 /* flow.h - the state of a running round: which segment is where on its way through this node.
  *
- * Missing segments have places k = 0, 1, … in ascending order; the leader of rack k mod n_racks reads place k. On each communicator the
- * broadcasts are posted in the order of k, by everyone. Nobody posts place k before it knows the trailer of place k - BCAST_BUFFERS; so, when a
+ * Missing segments have places k = 0, 1, … in ascending order; the leader of rack k mod n_racks reads place k. In each group the
+ * transfers begin in the order of k, by everyone. Nobody begins place k before it knows the trailer of place k - BCAST_BUFFERS; so, when a
  * reader gives up at place g, all agree without a further message that its places from g + BCAST_BUFFERS on are left out.
  */
 #ifndef EXA_MPI_FLOW_H
@@ -15,7 +15,7 @@
 struct flow {
     struct world *w;
     const struct bcast_round *r;
-    const struct round_comms *c;
+    const struct groups *g;
     struct bcast_stats *stats;
     struct lane *source;                /* owned; NULL: not a leader, or left behind */
     struct lane *sink;                  /* owned; NULL: this node needs nothing */
@@ -25,19 +25,19 @@ struct flow {
     uint8_t *needed;      /* owned bits [n_segments]: this node has not got it */
     uint8_t *known;       /* owned [n_places]: its trailer is known, or it is left out */
     uint32_t *gave_up_at; /* owned [n_racks]: place, or UINT32_MAX */
-    uint32_t next_own, next_lead,
-        next_rack; /* next places to read, to post among leaders, to post in the rack */
+    uint32_t next_own;    /* next place to read */
+    uint32_t next_lead;   /* next place to begin among the leaders */
+    uint32_t next_rack;   /* next place to begin in the rack */
     uint32_t first_unknown;
     uint64_t read_since_us; /* the source lane has been busy with one job since */
-    MPI_Request end_lead,
-        end_rack; /* barriers: nobody stops driving MPI before all have everything */
-    bool end_posted;
+    struct leg_end end_lead, end_rack; /* nobody stops driving MPI before all have everything */
+    bool ending;
     uint32_t failed_at; /* lowest place that could not be read; UINT32_MAX: none */
     struct err failed;  /* its error, the same on every participant */
     struct err own;     /* first error of this node's own image */
 };
 
-int flow_init(struct flow *f, struct world *w, const struct bcast_round *r,
+int flow_init(struct flow *f, struct world *w, const struct groups *g, const struct bcast_round *r,
               struct image_writer *writer, struct bcast_stats *stats, struct err *e);
 /* Move on whatever can move. *moved: something completed or began. *done: this node's part is over. */
 int flow_step(struct flow *f, bool *moved, bool *done, struct err *e);

@@ -15,10 +15,10 @@ enum {
     FLUSH_US = 1000000, /* for handing a verdict to the network: it is one small packet each */
     LINGER_POLLS = 20,
 };
-enum { VERDICT_NEW = 1, VERDICT_REUSE = 2, VERDICT_MISSING = 3 };
+enum { VERDICT_RELAY = 1, VERDICT_REUSE = 2, VERDICT_MISSING = 3 };
 
 struct hello {
-    uint64_t fingerprint, comms_id;
+    uint64_t fingerprint, has_comms;
 };
 struct verdict {
     uint64_t fingerprint;
@@ -104,19 +104,19 @@ static int take_hellos(struct table *t, const struct bcast_round *r, uint64_t fi
     return MPI_SUCCESS;
 }
 
-static void judge(struct table *t, const struct bcast_round *r, uint64_t comms_id,
+static void judge(struct table *t, const struct bcast_round *r, bool has_comms,
                   uint64_t fingerprint, const bool *came)
 {
     struct verdict *v = &t->verdict;
     *v = (struct verdict){.fingerprint = fingerprint,
-                          .what = comms_id ? VERDICT_REUSE : VERDICT_NEW};
+                          .what = has_comms ? VERDICT_REUSE : VERDICT_RELAY};
     for (uint32_t i = 1; i < t->n; i++) {
         if (!came[i]) {
             if (v->n_missing < NAMED)
                 v->missing[v->n_missing] = r->members[i].rank;
             v->n_missing++;
-        } else if (t->hello[i].comms_id != comms_id) {
-            v->what = VERDICT_NEW;
+        } else if (!t->hello[i].has_comms) {
+            v->what = VERDICT_RELAY;
         }
     }
     if (v->n_missing)
@@ -147,7 +147,7 @@ static void tell_all(struct world *w, struct table *t, const struct bcast_round 
     }
 }
 
-static int host(struct world *w, const struct bcast_round *r, struct table *t, uint64_t comms_id,
+static int host(struct world *w, const struct bcast_round *r, struct table *t, bool has_comms,
                 const volatile int *stop, struct err *e)
 {
     uint64_t fingerprint = meet_fingerprint(r), until = clock_now_us() + r->stall_us;
@@ -165,20 +165,20 @@ static int host(struct world *w, const struct bcast_round *r, struct table *t, u
             backoff_pause(&pause);
     }
     cancel_open(t);
-    judge(t, r, comms_id, fingerprint, came);
+    judge(t, r, has_comms, fingerprint, came);
     tell_all(w, t, r, came);
     free(came);
     return 0;
 }
 
-static int guest(struct world *w, const struct bcast_round *r, struct table *t, uint64_t comms_id,
+static int guest(struct world *w, const struct bcast_round *r, struct table *t, bool has_comms,
                  const volatile int *stop, struct err *e)
 {
     uint64_t fingerprint = meet_fingerprint(r);
     /* longer than the host: its verdict names who is really missing */
     uint64_t until = clock_now_us() + r->stall_us + r->stall_us / 2;
     int root = (int)r->members[0].rank, flag = 0, rc;
-    t->mine = (struct hello){fingerprint, comms_id};
+    t->mine = (struct hello){fingerprint, has_comms};
     rc = MPI_Isend(&t->mine, sizeof t->mine, MPI_BYTE, root, round_tag(r->round, TAG_HELLO),
                    MPI_COMM_WORLD, &t->requests[0]);
     if (rc == MPI_SUCCESS)
@@ -220,7 +220,7 @@ static int missing_error(const struct bcast_round *r, const struct verdict *v, s
     return rc;
 }
 
-int meet(struct world *w, const struct bcast_round *r, uint64_t comms_id, const volatile int *stop,
+int meet(struct world *w, const struct bcast_round *r, bool has_comms, const volatile int *stop,
          bool *reuse, struct err *e)
 {
     size_t n_bytes;
@@ -228,8 +228,8 @@ int meet(struct world *w, const struct bcast_round *r, uint64_t comms_id, const 
     if (!t)
         return err_set(e, ERR_NOMEM, "no memory for a round of %u members", r->n_members);
     t->n = r->n_members;
-    int rc = r->members[0].rank == w->rank ? host(w, r, t, comms_id, stop, e)
-                                           : guest(w, r, t, comms_id, stop, e);
+    int rc = r->members[0].rank == w->rank ? host(w, r, t, has_comms, stop, e)
+                                           : guest(w, r, t, has_comms, stop, e);
     struct verdict v = t->verdict;
     quarantine_add(w, t, n_bytes, t->requests, t->n);
     if (rc)
@@ -238,7 +238,7 @@ int meet(struct world *w, const struct bcast_round *r, uint64_t comms_id, const 
         return err_set(e, ERR_CANCELED, "round %u was stopped", r->round);
     if (v.what == VERDICT_MISSING)
         return missing_error(r, &v, e);
-    if (v.what != VERDICT_NEW && v.what != VERDICT_REUSE)
+    if (v.what != VERDICT_RELAY && v.what != VERDICT_REUSE)
         return err_set(e, ERR_PROTO, "round %u: verdict %u is unknown", r->round, v.what);
     *reuse = v.what == VERDICT_REUSE;
     return 0;

@@ -17,7 +17,8 @@ struct segbuf *segbuf_create(void)
         free(b);
         return NULL;
     }
-    b->lead = b->rack = MPI_REQUEST_NULL;
+    leg_init(&b->lead);
+    leg_init(&b->rack);
     return b;
 }
 

@@ -8,8 +8,8 @@
 
 #include "base/err.h"
 #include "model/index.h"
+#include "mpi/leg.h"
 
-#include <mpi.h>
 #include <stdbool.h>
 
 enum { TRAILER_BYTES = 512, TRAILER_TEXT_BYTES = TRAILER_BYTES - 16 };
@@ -34,8 +34,8 @@ struct segbuf {
     uint8_t hash[SHA256_BYTES];
     char tensor[TENSOR_NAME_BYTES];
     /* moving */
-    MPI_Request lead, rack;
-    bool lead_posted, lead_done, rack_posted, rack_done, storing, stored;
+    struct leg lead, rack; /* among the leaders, and in the rack */
+    bool storing;          /* the sink lane has it */
     /* written by the helper threads */
     uint64_t us, n_read;
     int store_code;

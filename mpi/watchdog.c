@@ -14,7 +14,6 @@ enum { EXIT_STUCK = 3 };
 
 struct watchdog {
     const struct world *w;
-    uint32_t round;
     struct timespec until;
     pthread_t thread;
     pthread_mutex_t lock;
@@ -26,8 +25,7 @@ static void bite(const struct watchdog *d)
 {
     char text[160];
     snprintf(text, sizeof text,
-             "rank %u is stuck in making the communicators of round %u: a member died just then",
-             d->w->rank, d->round);
+             "rank %u is stuck in making communicators: a rank died or did not come", d->w->rank);
     if (d->w->stuck) {
         d->w->stuck(d->w->stuck_arg, text);
         return;
@@ -50,14 +48,12 @@ static void *watch(void *arg)
     return NULL;
 }
 
-int watchdog_start(struct watchdog **out, const struct world *w, uint64_t after_us, uint32_t round,
-                   struct err *e)
+int watchdog_start(struct watchdog **out, const struct world *w, uint64_t after_us, struct err *e)
 {
     struct watchdog *d = calloc(1, sizeof *d);
     if (!d)
         return err_set(e, ERR_NOMEM, "no memory for a watchdog");
     d->w = w;
-    d->round = round;
     clock_gettime(CLOCK_MONOTONIC, &d->until);
     uint64_t ns = (uint64_t)d->until.tv_nsec + after_us % 1000000 * 1000;
     d->until.tv_sec += (time_t)(after_us / 1000000 + ns / 1000000000);

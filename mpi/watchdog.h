@@ -6,8 +6,7 @@
 
 struct watchdog;
 /* Unless stopped within after_us, the world's stuck function is called, once, from the watchdog's thread. */
-int watchdog_start(struct watchdog **out, const struct world *w, uint64_t after_us, uint32_t round,
-                   struct err *e);
+int watchdog_start(struct watchdog **out, const struct world *w, uint64_t after_us, struct err *e);
 void watchdog_stop(struct watchdog *d);
 
 #endif

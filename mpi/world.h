@@ -20,9 +20,9 @@ uint32_t world_size(const struct world *w);
 int world_warm_up(struct world *w, uint64_t timeout_us, struct err *e);
 /* PMIx_Finalize once. */
 int world_detach(struct world *w, struct err *e);
-/* What to do when this rank hangs in the one MPI call that cannot be polled: making the communicators of a round (mpi/bcast.h), when a
- * member dies in the milliseconds after all had met. Called from another thread; the mover never comes back then.
- * Without it: logged, and the process leaves with exit code 3 (a joiner can take its node again). */
+/* What to do when this rank hangs in the one MPI call that cannot be polled: making communicators (bcast_prepare), before the detach,
+ * when a member dies in it. Called from another thread; the mover never comes back then.
+ * Without it: logged, and the process leaves with exit code 3, which ends the step. */
 typedef void world_stuck_fn(void *arg, const char *text);
 void world_on_stuck(struct world *w, world_stuck_fn *fn, void *arg);
 _Noreturn void world_leave(int status);

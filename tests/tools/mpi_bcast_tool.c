@@ -5,10 +5,11 @@
  *                                        DIR/result.RANK; files in DIR stand for the message plane
  *     --racks 0,0,1,…    rack of each rank           --pack PATH      another pack file
  *     --stall MS         a round's stall time        --rounds N       at most so many (default 3)
- *     --kill RANK:N      this rank kills itself in round 1 when N segments are in its image (N < 0: when it has read -N)
+ *     --kill RANK:N      this rank kills itself in round 1 when N segments are in its image
  *     --absent RANK      this rank stays out of round 1, but lives
  *     --partial          rank r holds each segment s with s % 2 == 0 or (s + r) % 3 == 0 beforehand
  *     --full RANK        this rank holds everything beforehand
+ *     --relay            no communicators: segments are relayed
  *     --repeat           after the last round one more with everything missing again: the communicators are used twice
  */
 #include "mpi/bcast.h"
@@ -37,7 +38,7 @@ struct options {
     uint64_t stall_us;
     uint32_t rounds;
     int kill_rank, kill_at, absent, full;
-    bool partial, repeat;
+    bool partial, repeat, relay;
 };
 
 struct run {
@@ -279,6 +280,9 @@ static void run_round(struct run *t, uint32_t round, const uint8_t *missing,
     for (uint32_t s = 0; s < t->index.n_segments; s++)
         if (missing[s / 8] >> (s % 8) & 1)
             missing_bytes += index_segment(&t->index, s).n_bytes;
+    pthread_t killer;
+    if (round == 1 && t->o.kill_rank == (int)t->rank)
+        pthread_create(&killer, NULL, kill_self, t);
     int rc = 0;
     if (!(round == 1 && t->o.absent == (int)t->rank))
         rc = bcast_round_run(t->w, &r, writer, NULL, &stats, &e);
@@ -318,9 +322,6 @@ static void run_rounds(struct run *t)
 {
     size_t n_bytes = (t->index.n_segments + 7) / 8;
     uint8_t *missing = calloc(n_bytes, 1);
-    pthread_t killer;
-    if (t->o.kill_rank == (int)t->rank)
-        pthread_create(&killer, NULL, kill_self, t);
     uint32_t round = 1;
     while (round <= t->o.rounds && find_missing(t, round, missing, n_bytes))
         run_round(t, round++, missing, t->writer);
@@ -333,6 +334,16 @@ static void run_rounds(struct run *t)
     fprintf(t->result, "end\n");
     fclose(t->result);
     free(missing);
+}
+
+static void prepare(struct run *t)
+{
+    struct bcast_member members[MAX_RANKS];
+    struct err e = ERR_INIT;
+    for (uint32_t i = 0; i < t->size; i++)
+        members[i] = (struct bcast_member){i, t->o.rack[i]};
+    if (!t->o.relay && bcast_prepare(t->w, members, t->size, WAIT_US, &e))
+        die("bcast_prepare", &e);
 }
 
 static void start_world(struct run *t, int *argc, char ***argv)
@@ -349,6 +360,8 @@ static void start_world(struct run *t, int *argc, char ***argv)
     if (world_warm_up(t->w, WAIT_US, &e))
         die("world_warm_up", &e);
     uint64_t t3 = clock_now_us();
+    barrier(t, "all warm");
+    prepare(t);
     barrier(t, "warm");
     uint64_t t4 = clock_now_us();
     if (world_detach(t->w, &e) || world_detach(t->w, &e))
@@ -369,6 +382,8 @@ static void parse(struct options *o, int argc, char **argv)
         const char *key = argv[i], *value = i + 1 < argc ? argv[i + 1] : "";
         if (strcmp(key, "--partial") == 0)
             o->partial = true;
+        else if (strcmp(key, "--relay") == 0)
+            o->relay = true;
         else if (strcmp(key, "--repeat") == 0)
             o->repeat = true;
         else if (i++, strcmp(key, "--racks") == 0) {
