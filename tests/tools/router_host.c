@@ -40,7 +40,7 @@ struct host {
     uv_poll_t frames_poll;
     uv_signal_t sig_term, sig_int, sig_usr1, sig_usr2;
     struct router *router;
-    bool silent;
+    bool silent, leaving;
     uint64_t seq;
     /* between the threads */
     struct queue *commands, *frames;
@@ -171,8 +171,8 @@ static void *engine_thread(void *arg)
         }
         frame_send(h);
         publish_load(h);
-        if (h->step_us && n_active)
-            clock_sleep_us(h->step_us);
+        if (n_active && (h->step_us || !h->n_entries)) /* a silent request must not burn a core */
+            clock_sleep_us(h->step_us ? h->step_us : 1000);
     }
     return NULL;
 }
@@ -254,9 +254,8 @@ static void on_signal(uv_signal_t *s, int signum)
         router_on_worker_lost(h->router, WORKER, "asked for by SIGUSR1");
     } else if (signum == SIGUSR2) {
         h->silent = !h->silent;
-    } else {
-        uv_signal_stop(&h->sig_term);
-        uv_signal_stop(&h->sig_int);
+    } else if (!h->leaving) {
+        h->leaving = true;
         router_drain(h->router, h->grace_ms, on_drained, h);
     }
 }
