@@ -150,7 +150,7 @@ int ring_write(struct ring *r, uint16_t type, const void *body, size_t n, struct
         return err_set(e, ERR_LIMIT, "%s: record of %zu bytes, at most %zu", r->name, n,
                        RING_MAX_RECORD - sizeof type);
     uint64_t tail = atomic_load_explicit(&r->header->tail, memory_order_acquire);
-    if (r->count - tail > RING_BYTES)
+    if (r->count - tail > RING_BYTES || tail % RECORD_ALIGN)
         return scribbled(r, "tail", tail, e);
     size_t payload = sizeof type + n, need = record_bytes(payload);
     if (RING_BYTES - (r->count - tail) < need)

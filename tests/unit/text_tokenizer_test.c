@@ -125,7 +125,7 @@ static size_t merge_slowly(const struct vocab *v, char (*parts)[TEXT_MAX], size_
         uint32_t best_rank = v->d.n_merges;
         for (size_t i = 0; i + 1 < n; i++) {
             char pair[2 * TEXT_MAX];
-            snprintf(pair, sizeof pair, "%s %s", parts[i], parts[i + 1]);
+            snprintf(pair, sizeof pair, "%.62s %.62s", parts[i], parts[i + 1]);
             for (uint32_t r = 0; r < best_rank; r++)
                 if (strcmp(v->merges[r], pair) == 0) {
                     best = i;
@@ -135,7 +135,7 @@ static size_t merge_slowly(const struct vocab *v, char (*parts)[TEXT_MAX], size_
         if (best == n)
             return n;
         char both[TEXT_MAX];
-        snprintf(both, sizeof both, "%s%s", parts[best], parts[best + 1]);
+        snprintf(both, sizeof both, "%.31s%.31s", parts[best], parts[best + 1]);
         memcpy(parts[best], both, sizeof both);
         memmove(parts + best + 1, parts + best + 2, (n - best - 2) * sizeof *parts);
         n--;
