@@ -45,6 +45,7 @@ class Host:
     def __init__(self, *args):
         self.process = subprocess.Popen([os.path.join(BIN, "router_host"), "--key", KEY, *args],
                                         stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+        self.leaving = False
         line = self.process.stdout.readline()
         assert line.startswith("listening "), f"router_host said {line!r}"
         self.port = int(line.split()[1])
@@ -58,12 +59,13 @@ class Host:
         return get(self, "/health/ready").json()
 
     def signal(self, number):
+        self.leaving |= number == signal.SIGTERM
         self.process.send_signal(number)
 
     def stop(self):
         """Drain and leave; the exit code (a sanitizer's report makes it differ from 0)."""
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
+        if self.process.poll() is None and not self.leaving:
+            self.signal(signal.SIGTERM)
         try:
             return self.process.wait(DEADLINE)
         except subprocess.TimeoutExpired:
