@@ -91,6 +91,18 @@ size_t core_max_body(const struct link *l);
 void core_received(struct plane *p, struct link *l, uint8_t kind, uint16_t type,
                    const uint8_t *body, size_t n);
 void core_failed(struct plane *p, struct link *l, const struct err *why);
+/* --- plane.c for plane_core.c ------------------------------------------------------------------------------ */
+struct link *core_peer(const struct plane *p, uint32_t member); /* NULL: none is up */
+void core_peer_add(struct plane *p, struct link *l);
+void core_wait(struct plane *p, struct link *l, uint64_t timeout_ms);
+bool core_is_half_open(const struct link *l);
+/* Take the link out of wherever it stands; the caller gives it its next state. */
+void core_detach(struct plane *p, struct link *l);
+void core_release(struct plane *p, struct link *l);
+/* Say a last frame and wait for the other side to close. */
+void core_leave(struct plane *p, struct link *l, uint8_t kind, const void *body, size_t n);
+void core_tell_lost(struct plane *p, uint32_t member, uint64_t incarnation, const struct err *why);
+
 /* Tests only: speak another version. */
 void plane_set_protocol(struct plane *p, uint32_t protocol);
 
