@@ -29,7 +29,7 @@ static void ask(struct http *h, struct answer *a, unsigned timeout_ms)
     buf_fini(&body);
 }
 
-/* One cell of a table. Values come from the network: control characters do not reach the terminal. */
+/* One cell of a table. */
 static void cell_text(const json_t *v, char out[CELL_BYTES])
 {
     if (json_is_string(v))
@@ -42,9 +42,7 @@ static void cell_text(const json_t *v, char out[CELL_BYTES])
         snprintf(out, CELL_BYTES, "%s", json_is_true(v) ? "yes" : "no");
     else
         snprintf(out, CELL_BYTES, "-");
-    for (char *p = out; *p; p++)
-        if ((unsigned char)*p < ' ' || *p == 0x7f)
-            *p = '?';
+    say_clean(out);
 }
 
 /* A list of flat objects: the keys of the first are the columns, so new facts of a router show up by themselves. */
@@ -96,7 +94,9 @@ static void print_body(const json_t *body)
     json_object_foreach((json_t *)body, key, value)
     {
         if (json_is_string(value)) {
-            printf("%-10s %s\n", key, json_string_value(value));
+            char line[600];
+            snprintf(line, sizeof line, "%s", json_string_value(value));
+            printf("%-10s %s\n", key, say_clean(line));
         } else if (!json_is_array(value) && !json_is_object(value)) {
             cell_text(value, cell);
             printf("%-10s %s\n", key, cell);

@@ -63,9 +63,8 @@ static int unknown(const char *name)
     return EXIT_INVALID;
 }
 
-int main(int argc, char **argv)
+static int dispatch(int argc, char **argv)
 {
-    signal(SIGPIPE, SIG_IGN);
     const char *name = argc > 1 ? argv[1] : "";
     if (!*name) {
         help(stderr);
@@ -91,7 +90,16 @@ int main(int argc, char **argv)
     curl_global_init(CURL_GLOBAL_DEFAULT);
     int rc = c->run(argc - 1, argv + 1);
     curl_global_cleanup();
-    if (fflush(stdout) != 0 && rc == EXIT_READY)
-        rc = 1; /* a full disk behind a redirection must not look like success */
     return rc;
+}
+
+int main(int argc, char **argv)
+{
+    signal(SIGPIPE, SIG_IGN);
+    int rc = dispatch(argc, argv);
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return rc;
+    /* a full disk behind a redirection must not look like success */
+    fprintf(stderr, "exaserve: cannot write to standard output\n");
+    return rc == EXIT_READY ? 1 : rc;
 }

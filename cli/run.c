@@ -21,6 +21,8 @@ enum {
     START_SLACK_S = 60, /* the service itself keeps start_deadline; this is for one that hangs */
     END_SLACK_S = 30,
     LOG_LINES = 20,
+    MAX_ATTEMPTS = 4,     /* as jobs/serve.sbatch */
+    EXIT_NOT_FOUND = 127, /* no mpirun */
 };
 
 struct args {
@@ -105,7 +107,7 @@ static void tell_ready(const struct target *t)
     fflush(stdout);
 }
 
-/* From the start until a signal (0), or until the world fails. */
+/* From the start until a signal (0), or until the world fails. ERR_AGAIN: it ended before it was ready, and gave no reason. */
 static int watch(struct target *t, struct world *w, const struct args *a, struct err *e)
 {
     struct progress_line line = {""};
@@ -129,8 +131,11 @@ static int watch(struct target *t, struct world *w, const struct args *a, struct
         if (!world_running(w)) {
             if (!rc && strcmp(t->endpoint.state, "STOPPED") == 0)
                 return 0;
-            return err_set(e, ready ? ERR_SYS : ERR_PEER, "the service ended %s (mpirun: exit %d)",
-                           ready ? "by itself" : "before it was ready", w->status);
+            if (ready)
+                return err_set(e, ERR_SYS, "the service ended by itself (mpirun: exit %d)",
+                               w->status);
+            return err_set(e, w->status == EXIT_NOT_FOUND ? ERR_SYS : ERR_AGAIN,
+                           "the service ended before it was ready (mpirun: exit %d)", w->status);
         }
         if (!ready && clock_now_us() >= deadline)
             return err_set(e, ERR_TIMEOUT, "the service is not ready after %" PRIu64 " s",
@@ -161,11 +166,31 @@ static int drain(struct target *t, struct world *w, const struct args *a, struct
     return 0;
 }
 
+/* One start of the world, up to its end. ERR_AGAIN: it was lost while it started. The ranks' own exit status says so too, but mpirun
+ * --enable-recovery hides it. */
+static int attempt(struct target *t, const struct args *a, const char *name, uint32_t number,
+                   struct err *e)
+{
+    struct world w = {0};
+    uint32_t n_ranks;
+    int rc = world_plan(t->dir, number, &n_ranks, e);
+    if (rc)
+        return rc;
+    fprintf(stderr, "starting %s: %" PRIu32 " processes on this machine, log %s\n", name, n_ranks,
+            t->log);
+    rc = world_start(&w, t->dir, number, n_ranks, e);
+    if (rc)
+        return rc;
+    rc = watch(t, &w, a, e);
+    if (!rc)
+        rc = drain(t, &w, a, e);
+    world_kill(&w);
+    return rc;
+}
+
 static int serve(struct target *t, const struct args *a, const char *model, struct err *e)
 {
     char pack[PATH_MAX], name[160];
-    uint32_t n_ranks;
-    struct world w = {0};
     int rc = run_pack(model, pack, sizeof pack, name, sizeof name, e);
     if (rc)
         return rc;
@@ -173,19 +198,13 @@ static int serve(struct target *t, const struct args *a, const char *model, stru
     rc = dir_create(t, e);
     if (!rc)
         rc = config_write(a, pack, t->dir, e);
-    if (!rc)
-        rc = world_plan(t->dir, &n_ranks, e);
-    if (!rc) {
-        fprintf(stderr, "starting %s: %" PRIu32 " processes on this machine, log %s\n", name,
-                n_ranks, t->log);
-        rc = world_start(&w, t->dir, n_ranks, e);
-    }
     if (rc)
         return rc;
-    rc = watch(t, &w, a, e);
-    if (!rc)
-        rc = drain(t, &w, a, e);
-    world_kill(&w);
+    uint32_t number = 1;
+    while ((rc = attempt(t, a, name, number, e)) == ERR_AGAIN && number < MAX_ATTEMPTS) {
+        fprintf(stderr, "%s: starting it again\n", e->text);
+        number++;
+    }
     return rc;
 }
 

@@ -50,7 +50,7 @@ static int nodes_write(const char *path, struct err *e)
     if (gethostname(host, sizeof host) != 0)
         return err_sys(e, errno, "cannot find this machine's name");
     host[sizeof host - 1] = 0;
-    int n = snprintf(line, sizeof line, "%s rack0 zone0\n", host);
+    int n = snprintf(line, sizeof line, "%s - -\n", host);
     return file_publish(path, line, (size_t)n, 0600, e);
 }
 
@@ -69,9 +69,9 @@ static int ranks_read(struct command_result *r, uint32_t *n_ranks, struct err *e
     return 0;
 }
 
-int world_plan(const char *run_dir, uint32_t *n_ranks, struct err *e)
+int world_plan(const char *run_dir, uint32_t attempt, uint32_t *n_ranks, struct err *e)
 {
-    char exe[PATH_MAX], nodes[PATH_MAX], yaml[PATH_MAX];
+    char number[16], exe[PATH_MAX], nodes[PATH_MAX], yaml[PATH_MAX];
     int rc = daemon_path(exe, sizeof exe, e);
     if (!rc)
         rc = path_join(nodes, sizeof nodes, e, "%s/nodes", run_dir);
@@ -81,8 +81,9 @@ int world_plan(const char *run_dir, uint32_t *n_ranks, struct err *e)
         rc = nodes_write(nodes, e);
     if (rc)
         return rc;
+    snprintf(number, sizeof number, "%u", attempt);
     const char *const argv[] = {exe,         "--plan", "--config",     yaml,  "--run-dir", run_dir,
-                                "--attempt", "1",      "--nodes-file", nodes, NULL};
+                                "--attempt", number,   "--nodes-file", nodes, NULL};
     const struct command c = {.argv = argv, .timeout_us = PLAN_TIMEOUT_US};
     struct command_result r;
     rc = command_run(&r, &c, e);
@@ -100,9 +101,9 @@ static void set_default(const char *name, const char *value)
 
 /* In the child: does not return. */
 static _Noreturn void mpirun_exec(pid_t parent, const char *exe, const char *run_dir, int log,
-                                  uint32_t n_ranks)
+                                  uint32_t attempt, uint32_t n_ranks)
 {
-    char n[16];
+    char n[16], number[16];
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
@@ -123,8 +124,9 @@ static _Noreturn void mpirun_exec(pid_t parent, const char *exe, const char *run
     set_default("OMPI_MCA_plm", "isolated");
     set_default("OMPI_MCA_ras", "^slurm,tm,lsf,gridengine");
     snprintf(n, sizeof n, "%u", n_ranks);
+    snprintf(number, sizeof number, "%u", attempt);
     execlp("mpirun", "mpirun", "--enable-recovery", "--oversubscribe", "--bind-to", "none", "-n", n,
-           exe, "--world", "--run-dir", run_dir, "--attempt", "1", (char *)NULL);
+           exe, "--world", "--run-dir", run_dir, "--attempt", number, (char *)NULL);
     dprintf(STDERR_FILENO, "cannot run mpirun: %s\n", strerror(errno));
     _exit(127);
 }
@@ -145,7 +147,8 @@ void world_block_signals(void)
     sigprocmask(SIG_BLOCK, &set, NULL);
 }
 
-int world_start(struct world *w, const char *run_dir, uint32_t n_ranks, struct err *e)
+int world_start(struct world *w, const char *run_dir, uint32_t attempt, uint32_t n_ranks,
+                struct err *e)
 {
     char exe[PATH_MAX], path[PATH_MAX];
     memset(w, 0, sizeof *w);
@@ -160,7 +163,7 @@ int world_start(struct world *w, const char *run_dir, uint32_t n_ranks, struct e
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     pid_t parent = getpid(), pid = fork();
     if (pid == 0)
-        mpirun_exec(parent, exe, run_dir, log, n_ranks);
+        mpirun_exec(parent, exe, run_dir, log, attempt, n_ranks);
     close(log);
     if (pid < 0)
         return err_sys(e, errno, "cannot start mpirun");

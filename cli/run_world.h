@@ -14,11 +14,12 @@ struct world {
     int status;   /* its exit status once it is gone; 128 + signal */
 };
 
-/* Ask exaserved for the layout of a world on this machine: run_dir/attempt-1/layout.json. n_ranks: how many it takes. */
-int world_plan(const char *run_dir, uint32_t *n_ranks, struct err *e);
+/* Ask exaserved for the layout of a world on this machine: run_dir/attempt-N/layout.json. n_ranks: how many it takes. */
+int world_plan(const char *run_dir, uint32_t attempt, uint32_t *n_ranks, struct err *e);
 /* Block the signals that end us (INT, TERM, HUP): from here on world_signal takes them, so that we clean up whenever they come. */
 void world_block_signals(void);
-int world_start(struct world *w, const char *run_dir, uint32_t n_ranks, struct err *e);
+int world_start(struct world *w, const char *run_dir, uint32_t attempt, uint32_t n_ranks,
+                struct err *e);
 /* Wait up to timeout_us for a signal that ends us; its number, or 0. Also returns early when mpirun ends. */
 int world_signal(struct world *w, uint64_t timeout_us);
 /* false: mpirun is gone, status is filled. */

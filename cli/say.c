@@ -18,11 +18,12 @@ int say_error(const char *command, const struct err *e)
     return err_exit_code(e->code);
 }
 
-static void clean(char *s)
+char *say_clean(char *s)
 {
-    for (; *s; s++)
-        if ((unsigned char)*s < ' ' || *s == 0x7f)
-            *s = ' ';
+    for (char *p = s; *p; p++)
+        if ((unsigned char)*p < ' ' || *p == 0x7f)
+            *p = ' ';
+    return s;
 }
 
 void say_progress(struct progress_line *p, const char *fmt, ...)
@@ -32,7 +33,7 @@ void say_progress(struct progress_line *p, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
-    clean(line);
+    say_clean(line);
     if (strcmp(line, p->last) == 0)
         return;
     memcpy(p->last, line, sizeof line);
@@ -63,7 +64,7 @@ void say_log_tail(const char *path, unsigned lines)
     fprintf(stderr, "the last lines of %s:\n", path);
     char *rest = NULL;
     for (char *line = strtok_r(p, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
-        clean(line);
+        say_clean(line);
         fprintf(stderr, "  | %s\n", line);
     }
 }

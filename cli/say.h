@@ -18,6 +18,8 @@ struct progress_line {
 void say_progress(struct progress_line *p, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* Text that came from elsewhere, made fit for a terminal in place: control characters become blanks. Returns s. */
+char *say_clean(char *s);
 /* The last lines of a log file, indented, on standard error; nothing when there is none. */
 void say_log_tail(const char *path, unsigned lines);
 /* "3 d 2 h", "1 h 5 min", "42 s" */
