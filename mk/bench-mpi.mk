@@ -3,10 +3,9 @@ MPI_TOOLS := $(OUT)/tests/tools/mpi_bcast_tool $(OUT)/tests/bench/bcast_bench
 MPI_TOOL_ROOMS := mpi model base
 
 define MPI_TOOL_RULES
-$(OUT)/tests/$(1): tests/$(1).c $(call room_libs,$(MPI_TOOL_ROOMS)) $(OUT)/flags/mpi $(OUT)/flags/link
+$(OUT)/tests/$(1): tests/$(1).c tests/tools/mpi_pack.c tests/tools/mpi_pack.h $(call room_libs,$(MPI_TOOL_ROOMS)) $(wildcard mpi/*.h) $(OUT)/flags/mpi $(OUT)/flags/link
 	@mkdir -p $$(@D); echo "  link  $$@"
-	@$(CC) $$(FLG_mpi) -MMD -MP $$< -o $$@ $(LDFLAGS_ALL) -Wl,--as-needed $(call room_libs,$(MPI_TOOL_ROOMS)) $(call pkg_libs,$(call link_pkgs,$(MPI_TOOL_ROOMS))) -lm
--include $(OUT)/tests/$(1).d
+	@$(CC) $$(FLG_mpi) $$< tests/tools/mpi_pack.c -o $$@ $(LDFLAGS_ALL) -Wl,--as-needed $(call room_libs,$(MPI_TOOL_ROOMS)) $(call pkg_libs,$(call link_pkgs,$(MPI_TOOL_ROOMS))) -lm
 endef
 $(foreach t,tools/mpi_bcast_tool bench/bcast_bench,$(eval $(call MPI_TOOL_RULES,$(t))))
 

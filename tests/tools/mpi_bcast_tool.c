@@ -12,6 +12,8 @@
  *     --relay            no communicators: segments are relayed
  *     --repeat           after the last round one more with everything missing again: the communicators are used twice
  */
+#include "tests/tools/mpi_pack.h"
+
 #include "mpi/bcast.h"
 #include "mpi/world.h"
 
@@ -29,8 +31,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MAX_RANKS = 256, WAIT_US = 60 * 1000 * 1000, DATA_AT = 4096, META_BYTES = 7 };
-static const char META[META_BYTES] = "no meta";
+enum { MAX_RANKS = 256, WAIT_US = 60 * 1000 * 1000 };
 
 struct options {
     const char *dir, *pack;
@@ -50,100 +51,6 @@ struct run {
     struct image_writer *writer;
     FILE *result;
 };
-
-static _Noreturn void die(const char *what, const struct err *e)
-{
-    fprintf(stderr, "mpi_bcast_tool: %s: %s\n", what, e ? e->text : "");
-    _exit(1);
-}
-
-/* --- the pack ------------------------------------------------------------------------------------------- */
-
-/* Tensors of uneven sizes, one far smaller and one exactly as large as a segment, until there are about n segments. */
-static uint32_t plan_tensors(struct tensor_info *t, uint32_t max, uint32_t n_segments)
-{
-    static const uint64_t sizes[] = {
-        2 * SEGMENT_BYTES + 4000, 64, SEGMENT_BYTES, 3 * SEGMENT_BYTES, SEGMENT_BYTES / 2 + 36,
-        SEGMENT_BYTES + 4};
-    uint32_t n = 0;
-    for (uint32_t segments = 0; segments < n_segments && n < max; n++) {
-        uint64_t bytes = sizes[n % (sizeof sizes / sizeof sizes[0])];
-        snprintf(t[n].name, sizeof t[n].name, "blk.%u.weight", n);
-        t[n].type = TENSOR_F32;
-        t[n].n_dims = 1;
-        t[n].dims[0] = bytes / 4;
-        t[n].dims[1] = t[n].dims[2] = t[n].dims[3] = 1;
-        segments += (uint32_t)((bytes + SEGMENT_BYTES - 1) / SEGMENT_BYTES);
-    }
-    return n;
-}
-
-static void fill(uint8_t *p, uint32_t n, uint32_t segment)
-{
-    uint64_t x = 0x9e3779b97f4a7c15u * (segment + 1);
-    for (uint32_t i = 0; i < n; i++) {
-        if (i % 8 == 0) {
-            x ^= x << 13;
-            x ^= x >> 7;
-            x ^= x << 17;
-        }
-        p[i] = (uint8_t)(x >> (8 * (i % 8)));
-    }
-}
-
-static int make_pack(const char *dir, uint32_t n_segments)
-{
-    enum { MAX_TENSORS = 4096 };
-    static struct tensor_info tensors[MAX_TENSORS];
-    struct model_index x = {0};
-    struct err e = ERR_INIT;
-    struct buf b;
-    char path[512];
-    uint8_t *data = malloc(SEGMENT_BYTES);
-    if (index_build(&x, tensors, plan_tensors(tensors, MAX_TENSORS, n_segments), &e))
-        die("index_build", &e);
-    snprintf(path, sizeof path, "%s/pack", dir);
-    FILE *f = fopen(path, "wb");
-    if (!data || !f || fseek(f, DATA_AT, SEEK_SET) != 0)
-        die(path, NULL);
-    for (uint32_t s = 0; s < x.n_segments; s++) {
-        struct segment seg = index_segment(&x, s);
-        fill(data, seg.n_bytes, s);
-        sha256_of(data, seg.n_bytes, x.hashes[s]);
-        if (fwrite(data, 1, seg.n_bytes, f) != seg.n_bytes)
-            die(path, NULL);
-    }
-    fclose(f);
-    free(data);
-    sha256_of(META, sizeof META, x.meta_hash);
-    buf_init(&b, INDEX_MAX_BYTES);
-    snprintf(path, sizeof path, "%s/index", dir);
-    if (index_seal(&x, &e) || index_encode(&x, &b, &e) ||
-        file_publish(path, b.data, b.len, 0600, &e))
-        die("index", &e);
-    printf("segments %u bytes %" PRIu64 "\n", x.n_segments, x.data_bytes);
-    buf_fini(&b);
-    index_fini(&x);
-    return 0;
-}
-
-static void load_index(struct run *t)
-{
-    struct err e = ERR_INIT;
-    struct buf b;
-    char path[512];
-    snprintf(path, sizeof path, "%s/index", t->o.dir);
-    buf_init(&b, INDEX_MAX_BYTES);
-    if (file_read(path, &b, &e) || index_decode(&t->index, b.data, b.len, &e))
-        die("index", &e);
-    buf_fini(&b);
-    t->file_offset = calloc(t->index.n_tensors, sizeof *t->file_offset);
-    uint64_t at = DATA_AT;
-    for (uint32_t i = 0; i < t->index.n_tensors; i++) {
-        t->file_offset[i] = at;
-        at += t->index.tensors[i].n_bytes;
-    }
-}
 
 /* --- files instead of the message plane ----------------------------------------------------------------- */
 
@@ -209,11 +116,11 @@ static void open_writer(struct run *t)
     struct err e = ERR_INIT;
     snprintf(cache, sizeof cache, "%s/cache.%u", t->o.dir, t->rank);
     if (dir_make_private(cache, &e) ||
-        image_writer_open(&t->writer, cache, &t->index, META, sizeof META, 1000000, &e))
+        image_writer_open(&t->writer, cache, &t->index, PACK_META, sizeof PACK_META, 1000000, &e))
         die("image_writer_open", &e);
 }
 
-static void prefill(struct run *t)
+static void prepack_fill(struct run *t)
 {
     struct err e = ERR_INIT;
     uint8_t *data = malloc(SEGMENT_BYTES);
@@ -221,7 +128,7 @@ static void prefill(struct run *t)
         if (t->o.full != (int)t->rank && !(t->o.partial && (s % 2 == 0 || (s + t->rank) % 3 == 0)))
             continue;
         struct segment seg = index_segment(&t->index, s);
-        fill(data, seg.n_bytes, s);
+        pack_fill(data, seg.n_bytes, s);
         if (image_writer_put(t->writer, s, data, seg.n_bytes, &e))
             die("prefill", &e);
     }
@@ -308,7 +215,7 @@ static void check_image(struct run *t)
     bool same = fd >= 0;
     for (uint32_t s = 0; s < t->index.n_segments && same; s++) {
         struct segment seg = index_segment(&t->index, s);
-        fill(want, seg.n_bytes, s);
+        pack_fill(want, seg.n_bytes, s);
         same = pread(fd, found, seg.n_bytes, (off_t)seg.image_offset) == (ssize_t)seg.n_bytes &&
                memcmp(want, found, seg.n_bytes) == 0;
     }
@@ -411,17 +318,17 @@ int main(int argc, char **argv)
     static struct run t;
     char pack[512];
     if (argc >= 3 && strcmp(argv[1], "make") == 0)
-        return make_pack(argv[2], argc > 3 ? (uint32_t)atoi(argv[3]) : 12);
+        return pack_make(argv[2], argc > 3 ? (uint32_t)atoi(argv[3]) : 12);
     if (argc < 3 || strcmp(argv[1], "run") != 0)
         die("usage: mpi_bcast_tool make|run DIR …", NULL);
     t.o = (struct options){.dir = argv[2], .rounds = 3, .kill_rank = -1, .absent = -1, .full = -1};
     snprintf(pack, sizeof pack, "%s/pack", t.o.dir);
     t.o.pack = pack;
     parse(&t.o, argc, argv);
-    load_index(&t);
+    t.file_offset = pack_load(t.o.dir, &t.index);
     start_world(&t, &argc, &argv);
     open_writer(&t);
-    prefill(&t);
+    prepack_fill(&t);
     run_rounds(&t);
     image_writer_close(t.writer);
     world_leave(0);
