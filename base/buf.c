@@ -28,7 +28,8 @@ void *buf_reserve(struct buf *b, size_t n)
 {
     if (b->failed)
         return NULL;
-    if (n > b->max || b->len > b->max - n) {
+    if (n > b->max || b->len > b->max - n ||
+        b->len + n > SIZE_MAX / 2) { /* doubling must not wrap */
         b->failed = true;
         return NULL;
     }
