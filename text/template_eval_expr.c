@@ -220,8 +220,7 @@ int eval_slice(struct eval *ev, const struct value *v, const struct value *from,
         return slice_string(ev, v->s, part, out);
     if (v->type == VALUE_LIST && v->list->kind <= LIST_RANGE)
         return slice_list(ev, v->list, part, out);
-    *out = value_undefined(STR("slice")); /* as Jinja: no error */
-    return 0;
+    return eval_fail(ev, ERR_FORMAT, "a %s cannot be sliced", value_type_name(v));
 }
 
 static int eval_item(struct eval *ev, struct scope *sc, const struct node *n, struct value *out)

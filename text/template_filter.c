@@ -104,14 +104,16 @@ FILTER(f_indent)
     struct list *lines;
     bool first = a->bound[1] && value_truth(a->bound[1]);
     bool blank = a->bound[2] && value_truth(a->bound[2]);
-    int rc = text_of(ev, v, out);
+    int rc = builtin_arg_str(ev, v, STR(""), &out->s);
+    out->type = VALUE_STRING;
     if (rc == 0)
         rc = indent_text(ev, a->bound[0], &indent);
+    if (rc)
+        return rc;
     struct builder with_newline = {.ev = ev}, b = {.ev = ev};
     build_put(&with_newline, out->s);
     build_put(&with_newline, STR("\n")); /* so that a last empty line counts */
-    if (rc == 0)
-        rc = build_done(&with_newline, &out->s);
+    rc = build_done(&with_newline, &out->s);
     if (rc == 0)
         rc = str_lines(ev, out->s, false, &lines);
     if (rc)
@@ -237,6 +239,10 @@ FILTER(f_round)
         return rc;
     if (!value_is_number(v) || digits < -300 || digits > 300)
         return eval_fail(ev, ERR_FORMAT, "round of a %s", value_type_name(v));
+    if (value_is_integer(v) && digits >= 0 && str_is(how, "common")) {
+        *out = value_int(value_as_int(v));
+        return 0;
+    }
     double scale = pow(10, (double)digits), f = value_as_float(v) * scale;
     f = str_is(how, "ceil") ? ceil(f) : str_is(how, "floor") ? floor(f) : nearbyint(f);
     *out = (struct value){.type = VALUE_FLOAT, .f = f / scale};

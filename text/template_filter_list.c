@@ -27,6 +27,15 @@ static int get_path(struct eval *ev, const struct value *v, const struct value *
     }
 }
 
+/* map and select take anything that is false (none, 0) for an empty list. */
+static int lenient_items(struct eval *ev, const struct value *v, struct list **out)
+{
+    if (value_truth(v))
+        return value_items(ev, v, out);
+    *out = list_new(ev, LIST_LIST);
+    return *out ? 0 : eval_nomem(ev);
+}
+
 static const struct value *kwarg_find(const struct args *a, const char *name)
 {
     for (size_t i = 0; i < a->n_kw; i++)
@@ -134,7 +143,7 @@ FILTER(f_map)
     if (rc)
         return rc;
     struct list *items, *made = list_new(ev, LIST_GENERATOR);
-    rc = made ? value_items(ev, v, &items) : eval_nomem(ev);
+    rc = made ? lenient_items(ev, v, &items) : eval_nomem(ev);
     for (size_t i = 0; rc == 0 && i < items->n; i++) {
         struct value mapped;
         rc = map_one(ev, &items->items[i], a, filter, path, &mapped);
@@ -163,7 +172,7 @@ static int choose(struct eval *ev, const struct value *v, const struct args *a, 
             return eval_fail(ev, ERR_FORMAT, "no such test here");
     }
     struct list *items, *made = list_new(ev, LIST_GENERATOR);
-    int rc = made ? value_items(ev, v, &items) : eval_nomem(ev);
+    int rc = made ? lenient_items(ev, v, &items) : eval_nomem(ev);
     for (size_t i = 0; rc == 0 && i < items->n; i++) {
         struct value subject = items->items[i], pass;
         if (by_attr)

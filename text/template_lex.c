@@ -393,7 +393,7 @@ static int operator_at(const char *s, size_t n)
     return s[0] && strchr("+-/*%~[](){}<>=.:|,;", s[0]) ? s[0] : 0;
 }
 
-enum { LEX_MAX_OPEN = 256 };
+enum { LEX_MAX_OPEN = 256, LEX_MAX_NAME = 256 };
 
 static int lex_operator(struct lexer *lx, char *open, size_t *n_open)
 {
@@ -419,6 +419,8 @@ static int lex_name(struct lexer *lx)
     size_t i = lx->at;
     while (i < lx->n && is_name_char(lx->s[i]))
         i++;
+    if (i - lx->at > LEX_MAX_NAME)
+        return lex_error(lx, "a name is too long");
     int rc = emit(lx, (struct token){.kind = TOK_NAME, .text = {lx->s + lx->at, i - lx->at}});
     advance(lx, i);
     return rc;

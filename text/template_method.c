@@ -16,7 +16,7 @@ static int strip(struct eval *ev, const struct value *self, const struct args *a
     if (rc == 0)
         rc = eval_bytes(ev, self->s.n);
     if (rc == 0 && given)
-        rc = eval_bytes(ev, chars.n > 32 ? self->s.n * (chars.n / 32) : 0);
+        rc = eval_bytes(ev, self->s.n * (chars.n / TEMPLATE_BYTES_PER_STEP));
     if (rc == 0)
         *out = value_str(str_strip(self->s, given ? &chars : NULL, left, right));
     return rc;
@@ -99,9 +99,12 @@ static int has_affix(struct eval *ev, const struct value *self, const struct arg
         if (!parts || parts[i].type != VALUE_STRING)
             return eval_fail(ev, ERR_FORMAT, "expected a string or a tuple of strings");
         found = affix_is(self->s, parts[i].s, at_end);
+        int rc = eval_steps(ev, 1 + parts[i].s.n / TEMPLATE_BYTES_PER_STEP);
+        if (rc)
+            return rc;
     }
     *out = value_bool(found);
-    return eval_steps(ev, n);
+    return 0;
 }
 
 static int m_startswith(struct eval *ev, const struct value *self, const struct args *a,
@@ -121,6 +124,8 @@ static int without_affix(struct eval *ev, const struct value *self, const struct
 {
     struct str part, s = self->s;
     int rc = builtin_arg_str(ev, a->bound[0], STR(""), &part);
+    if (rc == 0)
+        rc = eval_bytes(ev, part.n);
     if (rc == 0 && affix_is(s, part, at_end))
         s = (struct str){at_end ? s.p : s.p + part.n, s.n - part.n};
     *out = value_str(s);
@@ -216,7 +221,7 @@ static int find_index(struct eval *ev, const struct value *self, const struct ar
         return eval_fail(ev, ERR_FORMAT, "find needs an argument");
     int rc = builtin_arg_str(ev, a->bound[0], STR(""), &part);
     if (rc == 0)
-        rc = eval_bytes(ev, s.n);
+        rc = eval_bytes(ev, from_right ? s.n * (1 + part.n / TEMPLATE_BYTES_PER_STEP) : s.n);
     if (rc)
         return rc;
     bool found = !from_right && str_find(s, part, 0, &at);
@@ -227,7 +232,7 @@ static int find_index(struct eval *ev, const struct value *self, const struct ar
             break;
     }
     *out = value_int(found ? (int64_t)utf8_length(s.p, at) : -1);
-    return from_right ? eval_bytes(ev, (s.n - at) * (part.n / 32)) : 0;
+    return 0;
 }
 
 static int m_find(struct eval *ev, const struct value *self, const struct args *a,

@@ -472,6 +472,18 @@ static bool test_argument_follows(const struct parser *p)
     }
 }
 
+/* The name of a filter or test. Jinja allows dots in it, though nothing here is called so: true. */
+static bool parse_dotted(struct parser *p, struct str *name)
+{
+    *name = p->at++->text;
+    bool dotted = false;
+    while (parser_is_op(p, '.') && p->at[1].kind == TOK_NAME) {
+        p->at += 2;
+        dotted = true;
+    }
+    return dotted;
+}
+
 static struct node *parse_test(struct parser *p, struct node *subject)
 {
     bool negated = parser_skip_name(p, "not");
@@ -480,8 +492,7 @@ static struct node *parse_test(struct parser *p, struct node *subject)
     struct node *n = node_1(p, NODE_TEST, subject);
     if (!n)
         return NULL;
-    n->name = p->at++->text;
-    n->builtin = test_find(n->name);
+    n->builtin = parse_dotted(p, &n->name) ? NULL : test_find(n->name);
     if (parser_is_op(p, '(')) {
         if (!parse_call_args(p, n))
             return NULL;
@@ -505,8 +516,7 @@ static struct node *parse_filter(struct parser *p, struct node *input)
     struct node *n = node_1(p, NODE_FILTER, input);
     if (!n)
         return NULL;
-    n->name = p->at++->text;
-    n->builtin = filter_find(n->name);
+    n->builtin = parse_dotted(p, &n->name) ? NULL : filter_find(n->name);
     if (parser_is_op(p, '(') && !parse_call_args(p, n))
         return NULL;
     return n;

@@ -14,6 +14,11 @@ static char *build_room(struct builder *b, size_t n)
 {
     if (b->rc)
         return NULL;
+    if (n > b->ev->arena.max_bytes) { /* so that the doubling below cannot overflow */
+        b->ev->arena.over = true;
+        b->rc = eval_nomem(b->ev);
+        return NULL;
+    }
     if (n > b->cap - b->n) {
         size_t cap = b->cap ? b->cap * 2 : 64;
         while (cap - b->n < n)

@@ -289,7 +289,8 @@ int str_split(struct eval *ev, struct str s, const struct str *sep, int64_t max,
         return eval_nomem(ev);
     if (sep && sep->n == 0)
         return eval_fail(ev, ERR_FORMAT, "split by an empty string");
-    int rc = eval_bytes(ev, s.n);
+    size_t per_byte = sep && from_right ? 1 + sep->n / TEMPLATE_BYTES_PER_STEP : 1;
+    int rc = eval_bytes(ev, s.n * per_byte);
     if (rc)
         return rc;
     if (!sep)

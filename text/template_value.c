@@ -202,7 +202,7 @@ int value_equal(struct eval *ev, const struct value *a, const struct value *b, b
         return 0;
     case VALUE_STRING:
         *out = strings_equal(a->s, b->s);
-        return *out ? eval_bytes(ev, a->s.n) : 0;
+        return a->s.n == b->s.n ? eval_bytes(ev, a->s.n) : 0;
     case VALUE_LIST:
     case VALUE_DICT:
         rc = eval_enter(ev);
@@ -285,6 +285,8 @@ int value_contains(struct eval *ev, const struct value *box, const struct value 
     }
     if (box->type == VALUE_DICT) {
         const struct value *found;
+        if (!is_hashable(item))
+            return eval_fail(ev, ERR_FORMAT, "a %s cannot be a key", value_type_name(item));
         int rc = dict_get(ev, box->dict, item, &found);
         *out = found != NULL;
         return rc;

@@ -123,6 +123,15 @@ static void test_limits(void **state)
         "{{ ('a' * 100000)|replace('a', 'b' * 100000) }}",
         "{{ 'x' * 70000 }}", /* more than the caller's buffer may hold */
         "{{ 99999999999999999999 }}",
+        "{% set s = 'a' * 4000000 %}{% for i in range(99999) %}{{ s.startswith(s) }}{% endfor %}",
+        "{% set s = 'a' * 4000000 %}{% for i in range(99999) %}{{ s == s }}{% endfor %}",
+        "{% set s = 'a' * 4000000 %}{{ s.rfind('a' * 2000000 ~ 'b') }}",
+        "{% set s = 'a' * 4000000 %}{{ s.rsplit('a' * 2000000 ~ 'b') }}",
+        "{% set s = 'a' * 4000000 %}{% for i in range(99999) %}{{ s|length }}{% endfor %}",
+        "{% set s = 'a' * 4000000 %}{% for i in range(99999) %}{{ s[3999999] }}{% endfor %}",
+        "{% set s = 'a' * 4000000 %}{% for i in range(99999) %}{{ 'b' in s }}{% endfor %}",
+        "{% set s = 'a' * 4000000 %}{% for i in range(99999) %}{% if s|upper %}{% endif %}"
+        "{% endfor %}",
     };
     uint64_t start = clock_now_us();
     for (size_t i = 0; i < sizeof HOSTILE / sizeof HOSTILE[0]; i++)

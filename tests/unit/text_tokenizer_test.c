@@ -1,6 +1,7 @@
 /* text_tokenizer_test.c - byte-level BPE over small vocabularies: merges, special tokens, limits, refusals, hostile input. */
 #include "base/clock.h"
 #include "text/pretok.h"
+#include "text/prompt.h"
 #include "text/tokenizer.h"
 #include "text/utf8.h"
 
@@ -316,6 +317,25 @@ static void test_bytes_without_token(void **state)
     vocab_fini(&v);
 }
 
+static void test_plain_prompt_begins_with_bos(void **state)
+{
+    struct vocab v;
+    vocab_init(&v, "smollm");
+    v.d.bos = (int32_t)vocab_add(&v, "<s>", TOKEN_CONTROL);
+    v.d.add_bos = true;
+    struct tokenizer *t = vocab_create(&v);
+    struct token_vec ids = {0};
+    struct err e = ERR_INIT;
+    assert_int_equal(prompt_from_text(t, "a<s>", 4, 3, &ids, &e), 0);
+    assert_int_equal(ids.n, 3);
+    assert_true(ids.ids[0] == 256 && ids.ids[1] == 'a' && ids.ids[2] == 256);
+    assert_int_equal(prompt_from_text(t, "ab", 2, 2, &ids, &e), ERR_LIMIT);
+    assert_int_equal(ids.n, 3);
+    token_vec_fini(&ids);
+    tokenizer_destroy(t);
+    vocab_fini(&v);
+}
+
 /* ---- limits and refusals ---- */
 
 static void test_limits(void **state)
@@ -433,6 +453,7 @@ int main(void)
         cmocka_unit_test(test_digits),
         cmocka_unit_test(test_special_tokens),
         cmocka_unit_test(test_bytes_without_token),
+        cmocka_unit_test(test_plain_prompt_begins_with_bos),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_hostile_input),
