@@ -6,14 +6,14 @@ enum {
     ANSWER_MAX_BYTES = 64 << 20,
 };
 
-int answer_init(struct answer *a, const struct model *m, const struct api_request *r,
-                uint32_t max_tokens, struct err *e)
+void answer_init(struct answer *a, const struct model *m, struct stops *stops, bool ignore_eos,
+                 uint32_t max_tokens)
 {
-    *a = (struct answer){.model = m, .max_tokens = max_tokens, .ignore_eos = r->ignore_eos};
+    *a = (struct answer){
+        .model = m, .stops = stops, .max_tokens = max_tokens, .ignore_eos = ignore_eos};
     detok_init(&a->detok);
     buf_init(&a->bytes, ANSWER_MAX_BYTES);
     buf_init(&a->text, ANSWER_MAX_BYTES);
-    return stops_create(&a->stops, r->stops, r->stop_bytes, r->n_stops, e);
 }
 
 void answer_fini(struct answer *a)
@@ -103,9 +103,16 @@ static enum answer_event end(struct answer *a, const struct step_entry *entry,
 enum answer_event answer_push(struct answer *a, const struct step_entry *entry,
                               struct api_error *error)
 {
-    if (a->done || entry->position != a->log.n ||
-        entry->n_tokens > a->max_tokens - (uint32_t)a->log.n)
+    if (a->done)
         return ANSWER_DROPPED;
+    if (entry->position != a->log.n || entry->n_tokens > a->max_tokens - (uint32_t)a->log.n) {
+        if (entry->finish == FINISH_NONE)
+            return ANSWER_DROPPED;
+        if (entry->finish == FINISH_STOP || entry->finish == FINISH_LENGTH ||
+            entry->finish == FINISH_REFUSED)
+            return fail(a, error, 502, "engine_error", "Tokens of the answer were lost.");
+        return end(a, entry, error);
+    }
     uint32_t n_vocab = tokenizer_vocab(a->model->tokenizer);
     for (uint32_t i = 0; i < entry->n_tokens; i++)
         if (u32_at(entry->tokens, i) >= n_vocab)

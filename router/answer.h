@@ -28,13 +28,15 @@ enum answer_event {
     ANSWER_MORE,    /* taken, goes on */
     ANSWER_DONE,    /* taken, finish_reason is set by the engine's finish */
     ANSWER_STOPPED, /* a stop string was met: the attempt is to be cancelled */
-    ANSWER_DROPPED, /* not the next position, or after the end: nothing changed */
+    ANSWER_DROPPED, /* not the next position, or after the end: nothing changed. But the end of an attempt at a wrong position is
+                       ANSWER_FAILED: nothing more will come of it */
     ANSWER_REFUSED, /* the replica did not start it */
     ANSWER_FAILED,  /* error is filled */
 };
 
-int answer_init(struct answer *a, const struct model *m, const struct api_request *r,
-                uint32_t max_tokens, struct err *e);
+/* stops is taken. */
+void answer_init(struct answer *a, const struct model *m, struct stops *stops, bool ignore_eos,
+                 uint32_t max_tokens);
 void answer_fini(struct answer *a);
 enum answer_event answer_push(struct answer *a, const struct step_entry *entry,
                               struct api_error *error);

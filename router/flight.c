@@ -400,7 +400,6 @@ static void flight_prepared(struct flight *f)
     struct router *r = f->router;
     struct prep *p = &f->prep;
     struct api_error a;
-    struct err e = ERR_INIT;
     if (p->unknown_model && r->n_building) {
         api_fail(&p->error, 503, API_SERVER_ERROR, "model", "model_loading",
                  "A model is being loaded. Try again shortly.");
@@ -416,16 +415,8 @@ static void flight_prepared(struct flight *f)
     f->reply.include_usage = p->request.include_usage;
     f->seed = p->request.has_seed ? p->request.seed : router_random(r);
     f->has_answer = true;
-    if (p->prompt.n > MSG_MAX_TOKENS ||
-        answer_init(&f->answer, f->model, &p->request, p->max_tokens, &e)) {
-        api_fail(&a, 400, API_INVALID, NULL, "invalid_value", "%s",
-                 e.code ? e.text : "The prompt is too long.");
-        flight_fail(f, &a);
-        return;
-    }
-    api_request_drop_texts(&p->request); /* what is still needed (stops) was copied */
-    free(p->body);
-    p->body = NULL;
+    answer_init(&f->answer, f->model, p->stops, p->request.ignore_eos, p->max_tokens);
+    p->stops = NULL;
     put_in_queue(f);
 }
 
@@ -591,8 +582,10 @@ void flights_on_replica_lost(struct router *r, const struct table_lost *l)
         const struct table_pick *p = &f->pick;
         if (f->state == FLIGHT_RUNNING && p->worker == l->worker &&
             p->deployment == l->deployment && p->replica == l->replica && p->epoch == l->epoch &&
-            p->incarnation == l->incarnation)
+            p->incarnation == l->incarnation) {
+            attempt_cancel(f); /* should it run there after all */
             fail_lost(f, l->why);
+        }
     }
 }
 

@@ -703,6 +703,14 @@ uint32_t http_server_n_connections(const struct http_server *s)
     return s->n_conns;
 }
 
+uint32_t http_server_n_unsent(const struct http_server *s)
+{
+    uint32_t n = 0;
+    for (const struct http_conn *c = s->conns; c; c = c->next)
+        n += c->state != CONN_CLOSING && (c->writing || c->out.len);
+    return n;
+}
+
 void http_conn_set_user(struct http_conn *c, void *user)
 {
     c->user = user;

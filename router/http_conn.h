@@ -40,6 +40,8 @@ struct http_handler {
 int http_server_create(struct http_server **out, uv_loop_t *loop, const struct http_config *c,
                        const struct http_handler *h, struct err *e);
 uint16_t http_server_port(const struct http_server *s);
+/* Connections with output that the client has not taken yet. */
+uint32_t http_server_n_unsent(const struct http_server *s);
 uint32_t http_server_n_connections(const struct http_server *s);
 /* Answers carry Connection: close from now on; idle connections are closed. */
 void http_server_drain(struct http_server *s);

@@ -65,7 +65,7 @@ static int check_context(struct prep *p)
 {
     const struct api_request *r = &p->request;
     const char *param = r->kind == API_CHAT ? "messages" : "prompt";
-    uint32_t n_ctx = p->model->n_ctx;
+    uint32_t n_ctx = p->model->n_ctx < MSG_MAX_TOKENS ? p->model->n_ctx : MSG_MAX_TOKENS;
     size_t n = p->prompt.n;
     if (n >= n_ctx)
         return api_fail(&p->error, 400, API_INVALID, param, "context_length_exceeded",
@@ -84,26 +84,41 @@ static int check_context(struct prep *p)
     return 0;
 }
 
-void prep_run(struct prep *p)
+static void run(struct prep *p)
 {
+    const struct api_request *r = &p->request;
+    struct err e = ERR_INIT;
     if (api_request_parse(&p->request, p->kind, p->body, p->body_bytes, &p->error))
         return;
-    p->model = model_set_find(p->models, p->request.model, strlen(p->request.model));
+    p->model = model_set_find(p->models, r->model, strlen(r->model));
     if (!p->model) {
         p->unknown_model = true;
         api_fail(&p->error, 404, API_INVALID, "model", "model_not_found",
-                 "The model '%.128s' does not exist or you do not have access to it.",
-                 p->request.model);
+                 "The model '%.128s' does not exist or you do not have access to it.", r->model);
         return;
     }
-    if (!make_prompt(p))
-        check_context(p);
+    if (make_prompt(p) || check_context(p))
+        return;
+    if (stops_create(&p->stops, r->stops, r->stop_bytes, r->n_stops, &e))
+        api_fail(&p->error, 400, API_INVALID, "stop", "invalid_value", "Invalid 'stop': %s.",
+                 e.text);
+}
+
+void prep_run(struct prep *p)
+{
+    run(p);
+    api_request_drop_texts(
+        &p->request); /* freeing a large tree takes time too: here, not on the loop */
+    free(p->body);
+    p->body = NULL;
 }
 
 void prep_fini(struct prep *p)
 {
     api_request_fini(&p->request);
+    stops_destroy(p->stops);
     token_vec_fini(&p->prompt);
     free(p->body);
     p->body = NULL;
+    p->stops = NULL;
 }

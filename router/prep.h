@@ -19,8 +19,9 @@ struct prep {
     /* out: error.status is 0 when it is good */
     struct api_error error;
     bool unknown_model;
-    struct api_request request;
-    struct model *model; /* in `models`, no reference of its own */
+    struct api_request request; /* numbers and flags; texts are freed when it is done */
+    struct stops *stops;        /* owned, may be taken */
+    struct model *model;        /* in `models`, no reference of its own */
     struct token_vec prompt;
     uint32_t max_tokens; /* asked for, or what is left of the context */
 };

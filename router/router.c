@@ -209,7 +209,7 @@ static void check_drained(struct router *r, uint64_t now_ms)
         log_warn("router: %u requests did not finish within the grace time", r->n_flights);
         flights_fail_all(r, &a);
     }
-    if (r->n_flights)
+    if (r->n_flights || (now_ms < r->drain_until_ms && http_server_n_unsent(r->http)))
         return;
     void (*done)(void *ctx) = r->drained;
     r->drained = NULL;

@@ -57,13 +57,10 @@ static enum answer_event push(struct answer *a, const char *text, uint8_t finish
 
 static void begin(struct answer *a, uint32_t max_tokens, const char *stop, bool ignore_eos)
 {
-    struct api_request r = {.ignore_eos = ignore_eos};
-    if (stop) {
-        r.stops[0] = stop;
-        r.stop_bytes[0] = strlen(stop);
-        r.n_stops = 1;
-    }
-    assert_int_equal(answer_init(a, model, &r, max_tokens, NULL), 0);
+    struct stops *stops;
+    size_t n = stop ? strlen(stop) : 0;
+    assert_int_equal(stops_create(&stops, &stop, &n, stop != NULL, NULL), 0);
+    answer_init(a, model, stops, ignore_eos, max_tokens);
 }
 
 static void expect_text(struct answer *a, const char *text)
@@ -159,6 +156,15 @@ static void test_positions(void **state)
     entry.position = 4;
     assert_int_equal(answer_push(&a, &entry, &e), ANSWER_DROPPED); /* past max_tokens */
     expect_text(&a, "xyxy");
+    entry.position = 1; /* the end, but not of what we have: it must not hang until its deadline */
+    entry.finish = FINISH_STOP;
+    struct api_error e2 = {0};
+    assert_int_equal(answer_push(&a, &entry, &e2), ANSWER_FAILED);
+    assert_string_equal(e2.code, "engine_error");
+    answer_fini(&a);
+    begin(&a, 5, NULL, false);
+    entry = (struct step_entry){.position = 3, .finish = FINISH_ERROR};
+    assert_int_equal(answer_push(&a, &entry, &e2), ANSWER_FAILED);
     answer_fini(&a);
 }
 
