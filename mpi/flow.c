@@ -1,5 +1,6 @@
 /* flow.c - see flow.h. */
 #include "mpi/flow.h"
+#include "mpi/flow_priv.h"
 
 #include "mpi/quarantine.h"
 #include "mpi/sink.h"
@@ -7,15 +8,11 @@
 
 #include "base/clock.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    READ_AHEAD =
-        2, /* buffers for own segments whose turn has not come; the others carry what comes now */
-    SOURCE_STOP_US = 200000, /* a healthy read of 8 MiB ends within it */
     DRAIN_POLL_US = 500,
 };
 
@@ -77,19 +74,19 @@ int flow_init(struct flow *f, struct world *w, const struct groups *g, const str
 
 /* --- who has what --------------------------------------------------------------------------------------- */
 
-static uint32_t reader_of(const struct flow *f, uint32_t k)
+uint32_t flow_reader_of(const struct flow *f, uint32_t k)
 {
     return k % f->g->n_racks;
 }
 
-static bool is_own(const struct flow *f, uint32_t k)
+bool flow_is_own(const struct flow *f, uint32_t k)
 {
-    return f->g->leader && reader_of(f, k) == f->g->rack;
+    return f->g->leader && flow_reader_of(f, k) == f->g->rack;
 }
 
-static bool left_out(const struct flow *f, uint32_t k)
+bool flow_left_out(const struct flow *f, uint32_t k)
 {
-    uint32_t at = f->gave_up_at[reader_of(f, k)];
+    uint32_t at = f->gave_up_at[flow_reader_of(f, k)];
     return at < k && k - at >= BCAST_BUFFERS;
 }
 
@@ -100,7 +97,7 @@ static void set_known(struct flow *f, uint32_t k)
         f->first_unknown++;
 }
 
-static struct segbuf *find_state(const struct flow *f, enum buf_state state)
+struct segbuf *flow_find_state(const struct flow *f, enum buf_state state)
 {
     for (int i = 0; i < BCAST_BUFFERS; i++)
         if (f->bufs[i] && f->bufs[i]->state == state)
@@ -108,7 +105,7 @@ static struct segbuf *find_state(const struct flow *f, enum buf_state state)
     return NULL;
 }
 
-static struct segbuf *find_place(const struct flow *f, uint32_t k)
+struct segbuf *flow_find_place(const struct flow *f, uint32_t k)
 {
     for (int i = 0; i < BCAST_BUFFERS; i++)
         if (f->bufs[i] && f->bufs[i]->state != BUF_FREE && f->bufs[i]->k == k)
@@ -116,7 +113,7 @@ static struct segbuf *find_place(const struct flow *f, uint32_t k)
     return NULL;
 }
 
-static void claim(struct flow *f, struct segbuf *b, uint32_t k, enum buf_state state)
+void flow_claim(struct flow *f, struct segbuf *b, uint32_t k, enum buf_state state)
 {
     const struct model_index *x = f->r->index;
     b->state = state;
@@ -135,7 +132,7 @@ static void claim(struct flow *f, struct segbuf *b, uint32_t k, enum buf_state s
 
 static void note_failure(struct flow *f, uint32_t k, const struct trailer *t)
 {
-    uint32_t *at = &f->gave_up_at[reader_of(f, k)];
+    uint32_t *at = &f->gave_up_at[flow_reader_of(f, k)];
     if (t->state == READ_GAVE_UP && k < *at)
         *at = k;
     if (k < f->failed_at) {
@@ -156,110 +153,13 @@ static int take_trailer(struct flow *f, struct segbuf *b, struct err *e)
         note_failure(f, b->k, &t);
         return 0;
     }
-    if (!is_own(f, b->k))
+    if (!flow_is_own(f, b->k))
         f->stats->bytes_received += b->at.n_bytes;
     if (f->sink && bit(f->needed, b->segment) && (f->own.code == 0 || f->own.code == ERR_FORMAT)) {
         b->storing = true;
         lane_push(f->sink, b);
     }
     return 0;
-}
-
-/* --- reading -------------------------------------------------------------------------------------------- */
-
-static uint32_t count_waiting_own(const struct flow *f)
-{
-    uint32_t n = 0;
-    for (int i = 0; i < BCAST_BUFFERS; i++)
-        n += f->bufs[i] && (f->bufs[i]->state == BUF_READING || f->bufs[i]->state == BUF_READ);
-    return n;
-}
-
-static bool start_reads(struct flow *f)
-{
-    bool moved = false;
-    uint32_t limit = f->g->n_racks == 1 ? BCAST_BUFFERS : READ_AHEAD;
-    while (f->source && f->next_own < f->n_places) {
-        struct segbuf *b = find_state(f, BUF_FREE);
-        if (left_out(f, f->next_own)) {
-            f->next_own += f->g->n_racks;
-            continue;
-        }
-        if (!b || count_waiting_own(f) >= limit)
-            break;
-        if (!find_state(f, BUF_READING))
-            f->read_since_us = clock_now_us();
-        claim(f, b, f->next_own, BUF_READING);
-        lane_push(f->source, b);
-        f->next_own += f->g->n_racks;
-        moved = true;
-    }
-    return moved;
-}
-
-static bool take_reads(struct flow *f)
-{
-    struct segbuf *b;
-    bool moved = false;
-    while (f->source && (b = lane_pop(f->source))) {
-        b->state = BUF_READ;
-        f->stats->bytes_read += b->n_read;
-        f->stats->us_read += b->us;
-        f->read_since_us = clock_now_us();
-        moved = true;
-    }
-    return moved;
-}
-
-static void stop_source(struct flow *f, uint64_t timeout_us)
-{
-    bool ended = lane_stop(f->source, timeout_us);
-    f->source = NULL;
-    for (int i = 0; i < BCAST_BUFFERS; i++) {
-        if (!f->bufs[i] || f->bufs[i]->state != BUF_READING)
-            continue;
-        if (ended)
-            f->bufs[i]->state = BUF_FREE;
-        else
-            f->bufs[i] = NULL; /* the lane's thread frees it when its read returns */
-    }
-}
-
-/* The shared file system hangs: go on without it, so that the others learn why and do not wait for this rank. */
-static void leave_source(struct flow *f)
-{
-    struct segbuf *b;
-    while ((b = lane_recall(f->source)))
-        b->state = BUF_FREE;
-    take_reads(f);
-    stop_source(f, 0);
-}
-
-/* A place of ours that no read will fill any more. */
-static struct segbuf *fill_unread(struct flow *f, uint32_t k)
-{
-    struct segbuf *b = find_state(f, BUF_FREE);
-    if (!b)
-        return NULL;
-    claim(f, b, k, BUF_READ);
-    struct trailer t = {.segment = b->segment, .state = READ_GAVE_UP, .code = ERR_TIMEOUT};
-    snprintf(t.text, sizeof t.text,
-             "pack %s: tensor %s, segment %u, rank %u: no read returned for %" PRIu64 " ms",
-             f->r->pack_path, b->tensor, b->segment, f->w->rank, f->r->stall_us / 2000);
-    memset(b->data, 0, b->at.n_bytes);
-    trailer_put(b, &t);
-    return b;
-}
-
-static struct segbuf *own_ready(struct flow *f, uint32_t k)
-{
-    struct segbuf *b = find_place(f, k);
-    if (b && b->state == BUF_READING && clock_now_us() - f->read_since_us > f->r->stall_us / 2)
-        leave_source(f);
-    b = find_place(f, k);
-    if (b)
-        return b->state == BUF_READ ? b : NULL;
-    return f->source ? NULL : fill_unread(f, k);
 }
 
 /* --- moving --------------------------------------------------------------------------------------------- */
@@ -272,9 +172,9 @@ static size_t moved_bytes(const struct segbuf *b)
 static int begin_lead(struct flow *f, struct segbuf *b, struct err *e)
 {
     b->state = BUF_MOVING;
-    int rc = is_own(f, b->k) ? take_trailer(f, b, e) : 0;
+    int rc = flow_is_own(f, b->k) ? take_trailer(f, b, e) : 0;
     return rc ? rc
-              : leg_post(&b->lead, &f->g->leaders, reader_of(f, b->k), b->k, b->data,
+              : leg_post(&b->lead, &f->g->leaders, flow_reader_of(f, b->k), b->k, b->data,
                          moved_bytes(b), e);
 }
 
@@ -285,8 +185,8 @@ static int post_lead(struct flow *f, bool *moved, struct err *e)
         uint32_t k = f->next_lead;
         if (k - f->first_unknown >= BCAST_BUFFERS && k > f->first_unknown)
             break;
-        if (left_out(f, k)) {
-            struct segbuf *ahead = find_place(f, k);
+        if (flow_left_out(f, k)) {
+            struct segbuf *ahead = flow_find_place(f, k);
             if (ahead && ahead->state == BUF_READ)
                 ahead->state = BUF_FREE; /* read before we gave up */
             set_known(f, k);
@@ -294,11 +194,11 @@ static int post_lead(struct flow *f, bool *moved, struct err *e)
             *moved = true;
             continue;
         }
-        struct segbuf *b = is_own(f, k) ? own_ready(f, k) : find_state(f, BUF_FREE);
+        struct segbuf *b = flow_is_own(f, k) ? flow_own_ready(f, k) : flow_find_state(f, BUF_FREE);
         if (!b)
             break;
-        if (!is_own(f, k))
-            claim(f, b, k, BUF_MOVING);
+        if (!flow_is_own(f, k))
+            flow_claim(f, b, k, BUF_MOVING);
         f->next_lead++;
         *moved = true;
         int rc = begin_lead(f, b, e);
@@ -312,14 +212,14 @@ static int post_lead(struct flow *f, bool *moved, struct err *e)
 static struct segbuf *rack_ready(struct flow *f, uint32_t k)
 {
     if (f->g->leader) {
-        struct segbuf *b = k < f->next_lead ? find_place(f, k) : NULL;
+        struct segbuf *b = k < f->next_lead ? flow_find_place(f, k) : NULL;
         return b && b->lead.here ? b : NULL;
     }
     if (k - f->first_unknown >= BCAST_BUFFERS && k > f->first_unknown)
         return NULL;
-    struct segbuf *b = find_state(f, BUF_FREE);
+    struct segbuf *b = flow_find_state(f, BUF_FREE);
     if (b) {
-        claim(f, b, k, BUF_MOVING);
+        flow_claim(f, b, k, BUF_MOVING);
         b->lead.posted = b->lead.here = b->lead.done = true; /* no leader: nothing to do there */
     }
     return b;
@@ -330,7 +230,7 @@ static int post_rack(struct flow *f, bool *moved, struct err *e)
     while (f->next_rack < f->n_places) {
         uint32_t k = f->next_rack;
         bool decided = f->g->leader ? k < f->next_lead : k < f->first_unknown + BCAST_BUFFERS;
-        if (decided && left_out(f, k)) {
+        if (decided && flow_left_out(f, k)) {
             set_known(f, k);
             f->next_rack++;
             *moved = true;
@@ -359,7 +259,7 @@ static int drive_leg(struct flow *f, struct segbuf *b, struct leg *l, const stru
 
 static int drive_buf(struct flow *f, struct segbuf *b, bool *moved, struct err *e)
 {
-    int rc = drive_leg(f, b, &b->lead, &f->g->leaders, reader_of(f, b->k), moved, e);
+    int rc = drive_leg(f, b, &b->lead, &f->g->leaders, flow_reader_of(f, b->k), moved, e);
     return rc ? rc : drive_leg(f, b, &b->rack, &f->g->mine, 0, moved, e);
 }
 
@@ -397,13 +297,13 @@ static int step_end(struct flow *f, bool *moved, bool *done, struct err *e)
     int rc = leg_end_step(&f->end_lead, &f->g->leaders, moved, &lead, e);
     if (rc == 0)
         rc = leg_end_step(&f->end_rack, &f->g->mine, moved, &rack, e);
-    *done = lead && rack && !find_state(f, BUF_MOVING);
+    *done = lead && rack && !flow_find_state(f, BUF_MOVING);
     return rc;
 }
 
 int flow_step(struct flow *f, bool *moved, bool *done, struct err *e)
 {
-    *moved = take_reads(f);
+    *moved = flow_take_reads(f);
     *moved |= take_stored(f);
     int rc = 0;
     for (int i = 0; i < BCAST_BUFFERS && rc == 0; i++) {
@@ -414,7 +314,7 @@ int flow_step(struct flow *f, bool *moved, bool *done, struct err *e)
         if (rc == 0 && b->lead.done && b->rack.done && !b->storing)
             b->state = BUF_FREE;
     }
-    *moved |= start_reads(f);
+    *moved |= flow_start_reads(f);
     if (rc == 0)
         rc = post_lead(f, moved, e);
     if (rc == 0)
@@ -438,24 +338,14 @@ void flow_describe(const struct flow *f, char *text, size_t cap)
         snprintf(text, cap, "place %u of %u, nothing under way", f->first_unknown, f->n_places);
     else if (!oldest->lead.done)
         snprintf(text, cap, "segment %u (%s) among the rack leaders, read by rank %u",
-                 oldest->segment, oldest->tensor, f->g->leaders.ranks[reader_of(f, oldest->k)]);
+                 oldest->segment, oldest->tensor,
+                 f->g->leaders.ranks[flow_reader_of(f, oldest->k)]);
     else if (!oldest->rack.done)
         snprintf(text, cap, "segment %u (%s) in the rack of leader rank %u", oldest->segment,
                  oldest->tensor, f->g->mine.ranks[0]);
     else
         snprintf(text, cap, "segment %u (%s) is being written to this node's image",
                  oldest->segment, oldest->tensor);
-}
-
-static void end_source(struct flow *f)
-{
-    struct segbuf *b;
-    if (!f->source)
-        return;
-    while ((b = lane_recall(f->source)))
-        b->state = BUF_FREE;
-    take_reads(f);
-    stop_source(f, SOURCE_STOP_US);
 }
 
 /* What has come is kept. No deadline: these are writes to the node's own disk, and the image is the caller's again after. */
@@ -470,7 +360,7 @@ static void end_sink(struct flow *f)
 
 void flow_fini(struct flow *f)
 {
-    end_source(f);
+    flow_end_source(f);
     end_sink(f);
     for (int i = 0; i < BCAST_BUFFERS; i++) {
         struct segbuf *b = f->bufs[i];

@@ -29,7 +29,7 @@ struct flow {
     uint32_t next_lead;   /* next place to begin among the leaders */
     uint32_t next_rack;   /* next place to begin in the rack */
     uint32_t first_unknown;
-    uint64_t read_since_us; /* the source lane has been busy with one job since */
+    uint64_t read_since_us;            /* the source lane has been busy with one job since */
     struct leg_end end_lead, end_rack; /* nobody stops driving MPI before all have everything */
     bool ending;
     uint32_t failed_at; /* lowest place that could not be read; UINT32_MAX: none */

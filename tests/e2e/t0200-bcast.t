@@ -4,7 +4,10 @@
 set -u
 out=${EXASERVE_OUT:-build/release}
 tool=$out/tests/tools/mpi_bcast_tool
-export OMPI_MCA_orte_base_help_aggregate=0
+# sanitizer builds: MPI and UCX are not built with them (tests/tools/*.supp)
+export UCX_HANDLE_ERRORS=none UCX_MEM_MMAP_HOOK_MODE=none UCX_MEM_EVENTS=n
+export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=0}
+export TSAN_OPTIONS=${TSAN_OPTIONS:-suppressions=$PWD/tests/tools/tsan.supp:ignore_noninstrumented_modules=1}
 if [ "$(id -u)" = 0 ]; then
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 fi
