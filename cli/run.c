@@ -1,4 +1,5 @@
 /* run.c - `exaserve run`: the same service on this machine alone, by mpirun, in the foreground. No Slurm, no root. */
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "cli/commands.h"
@@ -10,6 +11,7 @@
 #include "slurm/owner.h"
 
 #include <inttypes.h>
+#include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,17 +96,38 @@ static int dir_create(struct target *t, struct err *e)
     return rc;
 }
 
+/* The body of the example request, quoted for JSON and for a shell: a model's name may hold anything. */
+static char *example_body(const char *model)
+{
+    json_t *o = json_pack("{s:s, s:[{s:s, s:s}]}", "model", model, "messages", "role", "user",
+                          "content", "Hello");
+    char *text = o ? json_dumps(o, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
+    struct buf quoted;
+    buf_init(&quoted, 4096);
+    for (const char *p = text ? text : "{}"; *p; p++)
+        if (*p == '\'')
+            buf_puts(&quoted, "'\\''");
+        else
+            buf_put(&quoted, p, 1);
+    buf_u8(&quoted, 0);
+    json_decref(o);
+    free(text);
+    size_t n;
+    return (char *)buf_take(&quoted, &n);
+}
+
 static void tell_ready(const struct target *t)
 {
     const struct endpoint *p = &t->endpoint;
+    char *body = example_body(p->model);
     printf("%s: %s\n  url  %s/v1\n  key  %s\n  try  exaserve chat %s\n"
            "  or   curl %s/v1/chat/completions -H 'Authorization: Bearer %s' \\\n"
            "         -H 'Content-Type: application/json' \\\n"
-           "         -d "
-           "'{\"model\":\"%s\",\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}]}'\n"
+           "         -d '%s'\n"
            "Ctrl-C ends it.\n",
-           p->state, p->progress, p->urls[0], p->key, t->job, p->urls[0], p->key, p->model);
+           p->state, p->progress, p->urls[0], p->key, t->job, p->urls[0], p->key, body ? body : "");
     fflush(stdout);
+    free(body);
 }
 
 /* From the start until a signal (0), or until the world fails. ERR_AGAIN: it ended before it was ready, and gave no reason. */

@@ -1,0 +1,46 @@
+#!/bin/bash
+# `exaserve run` with the real world and the real model: ready, one question, an end by Ctrl-C, and an end by kill -9.
+. "$(dirname "$0")/cli_lib.sh"
+
+model=${EXASERVE_TEST_MODEL:-build/model/SmolLM2-135M-Instruct.Q4_1.gguf}
+[ -r "$model" ] || { echo "1..0 # SKIP no model: make model"; exit 0; }
+[ -x "$BIN/exaserved" ] && [ -x "$BIN/exaserve-engine" ] || { echo "Bail out! no exaserved: run make"; exit 1; }
+command -v mpirun >/dev/null || { echo "1..0 # SKIP mpirun is not installed"; exit 0; }
+
+run() { # ARG…: in the background; $pid, $dir
+    rm -f "$W/run.out" "$W/run.err"
+    touch "$W/run.out" "$W/run.err"
+    setsid "$EXA" run "$model" "$@" >"$W/run.out" 2>"$W/run.err" </dev/null & pid=$!; started+=($pid)
+    dir=$EXASERVE_RUN_DIR/local/run-$pid
+}
+ready() { until_true 300 grep -q 'Ctrl-C ends it' "$W/run.out"; }
+members() { # every process below PID
+    local p
+    for p in $(pgrep -P "$1"); do echo "$p"; members "$p"; done
+}
+left() { local p; for p in $all; do tr '\0' ' ' <"/proc/$p/cmdline"; echo; done 2>/dev/null; }
+gone() { local p; for p in $all; do [ ! -e "/proc/$p" ] || return 1; done; }
+
+run --context 512 --slots 2
+ready; ok $? "the real world gets ready" "$(tail -5 "$W/run.err"; tail -20 "$dir/world.log")"
+exa health
+is "$code" 0 "health"
+answer=$(echo 'What is the capital of France?' | timeout 120 "$EXA" chat --temperature 0 --max-tokens 24)
+like "$answer" 'Paris' "the model answers"
+all=$(members $pid)
+ok "$([ "$(wc -w <<<"$all")" -ge 5 ]; echo $?)" "mpirun, three ranks and an engine run" "$all"
+kill -INT $pid
+wait $pid
+is $? 0 "Ctrl-C: exit code 0"
+until_true 30 gone; ok $? "no process is left" "$(left)"
+ok "$([ ! -e "$dir" ]; echo $?)" "the run directory is gone"
+
+run --context 512 --slots 2
+ready; ok $? "again, from the caches"
+all=$(members $pid)
+kill -KILL $pid
+wait $pid 2>/dev/null
+until_true 60 gone; ok $? "killed hard: no process is left" "$(left)"
+exa status "run-$pid"
+is "$code" 2 "status knows that it is gone"
+echo "1..$n"
