@@ -1,7 +1,8 @@
 /* bpe.c - see bpe.h.
  *
- * A heap of candidate pairs over a linked list of symbols. An entry is stale when the pair at its place has changed; as
- * ranks name pairs, it is enough to look the pair up again and compare ranks.
+ * A heap of candidate pairs over a linked list of symbols. An entry is stale when the pair at
+ * its place has changed; as ranks name pairs, it is enough to look the pair up again and compare
+ * ranks.
  */
 #include "text/bpe.h"
 

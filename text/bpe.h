@@ -1,7 +1,8 @@
 /* bpe.h - byte pair merging: the table of merges, and the merging of one piece in O(n log n).
  *
- * Source: Sennrich et al., "Neural Machine Translation of Rare Words with Subword Units": the pair of lowest rank merges first, the
- * leftmost of equals. A table is immutable once filled; scratch memory belongs to one caller.
+ * Source: Sennrich et al., "Neural Machine Translation of Rare Words with Subword Units": the
+ * pair of lowest rank merges first, the leftmost of equals. A table is immutable once filled;
+ * scratch memory belongs to one caller.
  */
 #ifndef EXA_TEXT_BPE_H
 #define EXA_TEXT_BPE_H
@@ -41,7 +42,8 @@ struct bpe_scratch {
 void bpe_scratch_fini(struct bpe_scratch *s);
 int bpe_scratch_reserve(struct bpe_scratch *s,
                         size_t n); /* room for a piece of n symbols; 0 or ERR_NOMEM */
-/* symbols[0..n).id are set by the caller. Afterwards the list from symbols[0] along `next` holds the result. */
+/* symbols[0..n).id are set by the caller. Afterwards the list from symbols[0] along `next` holds
+ * the result. */
 void bpe_merge(const struct bpe_table *t, struct bpe_scratch *s, size_t n);
 
 #endif

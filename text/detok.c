@@ -1,7 +1,8 @@
 /* detok.c - a stream of token bytes becomes a stream of whole characters.
  *
- * What is wrong becomes U+FFFD once for each longest beginning of a character (Unicode standard, 3.9 "maximal subpart"),
- * which is what Python's incremental decoder with errors="replace" does, wherever the stream is cut.
+ * What is wrong becomes U+FFFD once for each longest beginning of a character (Unicode standard,
+ * 3.9 "maximal subpart"), which is what Python's incremental decoder with errors="replace" does,
+ * wherever the stream is cut.
  */
 #include "text/tokenizer.h"
 

@@ -1,4 +1,5 @@
-/* pretok.h - pre-tokenizers: cut text into the pieces inside which byte pairs may merge. Hand-written scanners, no allocation.
+/* pretok.h - pre-tokenizers: cut text into the pieces inside which byte pairs may merge.
+ * Hand-written scanners, no allocation.
  *
  * GPT-2's expression: 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
  * PRETOK_SMOLLM splits off every single \p{N} first, so its look-ahead ends at a number.

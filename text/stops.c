@@ -1,9 +1,10 @@
 /* stops.c - see stops.h.
  *
- * One Knuth-Morris-Pratt matcher for each string. After any byte, a matcher's state is the length of the longest end of the
- * text that begins its string, so the largest state is exactly what must be held back. The result depends on the text
- * alone, never on how it was cut into pushes: the first byte that completes a string decides, and of the strings it
- * completes the longest.
+ * One Knuth-Morris-Pratt matcher for each string. After any byte, a matcher's state is the
+ * length of the longest end of the text that begins its string, so the largest state is exactly
+ * what must be held back. The result depends on the text alone, never on how it was cut into
+ * pushes: the first byte that completes a string decides, and of the strings it completes the
+ * longest.
  */
 #include "text/stops.h"
 

@@ -5,7 +5,8 @@
 
 #include <stdlib.h>
 
-/* All kinds of newline become one, and a single one at the end goes (Jinja: keep_trailing_newline is off). */
+/* All kinds of newline become one, and a single one at the end goes (Jinja:
+ * keep_trailing_newline is off). */
 static int normalize(struct arena *arena, const char *source, size_t n, struct str *out)
 {
     char *p = arena_alloc(arena, n + 1);
@@ -101,7 +102,8 @@ static int messages_value(struct eval *ev, const struct chat_message *m, size_t 
     return 0;
 }
 
-/* What transformers' apply_chat_template hands to a template when there are neither tools nor documents. */
+/* What transformers' apply_chat_template hands to a template when there are neither tools nor
+ * documents. */
 static int set_globals(struct eval *ev, struct scope *sc, const struct chat_message *messages,
                        size_t n, const char *bos, const char *eos, bool add_generation_prompt)
 {

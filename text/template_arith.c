@@ -1,4 +1,5 @@
-/* template_arith.c - operators with Python's meaning; integers that leave 64 bits are an error, not a wrap. */
+/* template_arith.c - operators with Python's meaning; integers that leave 64 bits are an error,
+ * not a wrap. */
 #include "text/template_internal.h"
 
 #include <math.h>

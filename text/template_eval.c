@@ -1,7 +1,8 @@
 /* template_eval.c - statements, scopes, output and the budgets of an evaluation.
  *
- * Scopes as in Jinja: each round of a loop, a with-block, a captured block and a call of a macro has its own; an if has not. A name that is
- * set in an inner scope never changes the outer one (templates use namespace() for that).
+ * Scopes as in Jinja: each round of a loop, a with-block, a captured block and a call of a macro
+ * has its own; an if has not. A name that is set in an inner scope never changes the outer one
+ * (templates use namespace() for that).
  */
 #include "text/template_internal.h"
 

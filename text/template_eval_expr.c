@@ -1,4 +1,5 @@
-/* template_eval_expr.c - expressions: names, attributes, subscripts, calls and logic. Arithmetic is in template_arith.c. */
+/* template_eval_expr.c - expressions: names, attributes, subscripts, calls and logic. Arithmetic
+ * is in template_arith.c. */
 #include "text/template_internal.h"
 
 #include "text/utf8.h"

@@ -151,19 +151,17 @@ static int json_separators(struct eval *ev, const struct value *v, struct json_s
     return 0;
 }
 
-/* tojson(ensure_ascii=False, indent=None, separators=None, sort_keys=False), as transformers defines it; a first positional
- * argument is the indent, as Jinja's own takes it, unless it is a bool. */
+/* tojson(ensure_ascii=False, indent=None, separators=None, sort_keys=False), as transformers
+ * defines it (Jinja's own escapes HTML and takes the indent first). */
 FILTER(f_tojson)
 {
-    const struct value *first = a->bound[0];
-    bool is_indent = first && first->type != VALUE_BOOL;
     struct json_style style = {
-        .ascii = first && first->type == VALUE_BOOL && first->b,
+        .ascii = a->bound[0] && value_truth(a->bound[0]),
         .sort_keys = a->bound[3] && value_truth(a->bound[3]),
         .item_separator = STR(", "),
         .key_separator = STR(": "),
     };
-    int rc = json_indent(ev, is_indent ? first : a->bound[1], &style);
+    int rc = json_indent(ev, a->bound[1], &style);
     if (rc == 0)
         rc = json_separators(ev, a->bound[2], &style);
     out->type = VALUE_STRING;

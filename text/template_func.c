@@ -1,4 +1,5 @@
-/* template_func.c - calling built-ins, and the global functions: raise_exception, namespace, dict, range, strftime_now. */
+/* template_func.c - calling built-ins, and the global functions: raise_exception, namespace,
+ * dict, range, strftime_now. */
 #include "text/template_internal.h"
 
 #include "base/clock.h"

@@ -1,8 +1,10 @@
-/* template_internal.h - what the parts of the template engine share: source → tokens (template_lex.c) → tree (template_parse.c,
- * template_parse_expr.c) → output (template_eval.c, template_eval_expr.c and the built-ins).
+/* template_internal.h - what the parts of the template engine share: source → tokens
+ * (template_lex.c) → tree (template_parse.c, template_parse_expr.c) → output (template_eval.c,
+ * template_eval_expr.c and the built-ins).
  *
- * The tree lives in the compiled template and is never written after parsing. Everything an evaluation makes lives in its own
- * arena and is freed at its end, so values are plain structs that may be copied.
+ * The tree lives in the compiled template and is never written after parsing. Everything an
+ * evaluation makes lives in its own arena and is freed at its end, so values are plain structs
+ * that may be copied.
  */
 #ifndef EXA_TEXT_TEMPLATE_INTERNAL_H
 #define EXA_TEXT_TEMPLATE_INTERNAL_H

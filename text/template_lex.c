@@ -1,4 +1,5 @@
-/* template_lex.c - template source → tokens, with Jinja's rules for white space around tags (trim_blocks and lstrip_blocks on). */
+/* template_lex.c - template source → tokens, with Jinja's rules for white space around tags
+ * (trim_blocks and lstrip_blocks on). */
 #include "text/template_internal.h"
 
 #include "text/unicode.h"
@@ -102,7 +103,8 @@ static int emit_data(struct lexer *lx, size_t tag, bool is_variable)
     return rc;
 }
 
-/* Past the end mark of two characters at `at` (maybe with a sign before it); *ok false: no end mark here. */
+/* Past the end mark of two characters at `at` (maybe with a sign before it); *ok false: no end
+ * mark here. */
 static size_t after_end(const struct lexer *lx, size_t at, char first, bool trim_newline, bool *ok)
 {
     size_t i = at;
@@ -204,7 +206,8 @@ static int hex_value(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Digits of an escape: up to `max` of base 8, or exactly `max` of base 16. Returns how many; *cp is their value. */
+/* Digits of an escape: up to `max` of base 8, or exactly `max` of base 16. Returns how many; *cp
+ * is their value. */
 static size_t escape_digits(const char *s, size_t n, unsigned base, size_t max, uint32_t *cp)
 {
     *cp = 0;

@@ -1,5 +1,5 @@
-/* template_method.c - methods of strings, dicts, lists and loops. What would change a value in place is left out, as in Jinja's immutable
- * sandbox. */
+/* template_method.c - methods of strings, dicts, lists and loops. What would change a value in
+ * place is left out, as in Jinja's immutable sandbox. */
 #include "text/template_internal.h"
 
 #include "text/unicode.h"

@@ -1,5 +1,6 @@
-/* template_parse.c - statements of a template; also the helpers that the expression parser shares. Source: Jinja2 documentation, "Template
- * Designer", and the loop controls that transformers switches on. */
+/* template_parse.c - statements of a template; also the helpers that the expression parser
+ * shares. Source: Jinja2 documentation, "Template Designer", and the loop controls that
+ * transformers switches on. */
 #include "text/template_internal.h"
 
 #include <stdio.h>
@@ -150,7 +151,8 @@ static bool expect_block_end(struct parser *p)
     return true;
 }
 
-/* The body up to "{% END": the name after the mark is left for the caller to read. Depth of `owner` follows. */
+/* The body up to "{% END": the name after the mark is left for the caller to read. Depth of
+ * `owner` follows. */
 static bool parse_body_of(struct parser *p, struct node *owner, struct node **where,
                           const char *const *ends)
 {

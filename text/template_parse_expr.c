@@ -1,5 +1,5 @@
-/* template_parse_expr.c - expressions, by Jinja2's grammar (its precedences differ from Python's: ~ binds tighter than +, filters bind
- * tighter than unary minus). */
+/* template_parse_expr.c - expressions, by Jinja2's grammar (its precedences differ from
+ * Python's: ~ binds tighter than +, filters bind tighter than unary minus). */
 #include "text/template_internal.h"
 
 static struct node *parse_unary(struct parser *p, bool with_filter);

@@ -1,4 +1,5 @@
-/* template_print.c - values as text: Python's str() and repr(), and json.dumps() as transformers' tojson calls it. */
+/* template_print.c - values as text: Python's str() and repr(), and json.dumps() as
+ * transformers' tojson calls it. */
 #include "text/template_internal.h"
 
 #include "text/utf8.h"
@@ -349,8 +350,8 @@ static void put_json_key(struct json_writer *w, const struct value *key)
     }
 }
 
-/* Order of keys: as they are, or sorted (they must then all be of one kind). Selection sort: objects are small, and every
- * comparison counts as a step. */
+/* Order of keys: as they are, or sorted (they must then all be of one kind). Selection sort:
+ * objects are small, and every comparison counts as a step. */
 static int json_order(struct json_writer *w, const struct dict *d, size_t *order)
 {
     for (size_t i = 0; i < d->n; i++)

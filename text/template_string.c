@@ -72,7 +72,8 @@ static bool is_cased(uint32_t cp)
     return unicode_is_upper(cp) || unicode_is_lower(cp);
 }
 
-/* Jinja's title filter begins a word after these; Python's title() after anything that is no cased letter. */
+/* Jinja's title filter begins a word after these; Python's title() after anything that is no
+ * cased letter. */
 static bool splits_word(uint32_t cp)
 {
     return unicode_is_python_space(cp) || cp == '-' || cp == '(' || cp == '{' || cp == '[' ||
@@ -105,7 +106,8 @@ static size_t convert(struct case_state *st, uint32_t cp, uint32_t out[UNICODE_C
     return n;
 }
 
-/* A capital sigma at the end of a word becomes the final small one (Unicode standard, table 3-17). */
+/* A capital sigma at the end of a word becomes the final small one (Unicode standard, table
+ * 3-17). */
 static bool is_final_sigma(struct str s, size_t at, size_t len)
 {
     uint32_t cp = 0;

@@ -1,4 +1,5 @@
-/* template_value.c - values of a template: Python's rules for truth, equality, order, membership and iteration. */
+/* template_value.c - values of a template: Python's rules for truth, equality, order, membership
+ * and iteration. */
 #include "text/template_internal.h"
 
 #include "text/utf8.h"

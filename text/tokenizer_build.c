@@ -1,4 +1,5 @@
-/* tokenizer_build.c - tokenizer_create(): check a model's vocabulary and merges, and build the tables that encoding walks. */
+/* tokenizer_build.c - tokenizer_create(): check a model's vocabulary and merges, and build the
+ * tables that encoding walks. */
 #include "text/tokenizer_internal.h"
 
 #include "base/digest.h"
@@ -64,7 +65,8 @@ static int map_tokens(struct text_map *m, const struct tokenizer_data *d, struct
     return 0;
 }
 
-/* ---- the byte-level alphabet (GPT-2): printable Latin-1 stands for itself, the other bytes follow from U+0100 ---- */
+/* ---- the byte-level alphabet (GPT-2): printable Latin-1 stands for itself, the other bytes
+ * follow from U+0100 ---- */
 
 static bool is_own_letter(uint32_t byte)
 {
@@ -238,8 +240,9 @@ static int fill_special(struct tokenizer *t, struct err *e)
     return 0;
 }
 
-/* Names under which published vocabularies carry tokens that end a turn or a text (the list that llama.cpp recognises,
- * fill-in-the-middle ends included: a text after them is not part of the answer). */
+/* Names under which published vocabularies carry tokens that end a turn or a text (the list that
+ * llama.cpp recognises, fill-in-the-middle ends included: a text after them is not part of the
+ * answer). */
 static const char *const EOG_NAMES[] = {
     "<|endoftext|>",
     "<|end_of_text|>",

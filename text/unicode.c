@@ -47,7 +47,8 @@ bool unicode_is_python_space(uint32_t cp)
     return in_ranges(SPACES, COUNT(SPACES), cp);
 }
 
-/* Ranges overlap where upper and lower letters alternate (step 2), so neighbours of the hit are tried too. */
+/* Ranges overlap where upper and lower letters alternate (step 2), so neighbours of the hit are
+ * tried too. */
 static uint32_t map_case(const struct case_range *r, size_t n, uint32_t cp)
 {
     size_t lo = 0, hi = n;
@@ -98,7 +99,8 @@ size_t unicode_upper(uint32_t cp, uint32_t out[UNICODE_CASE_MAX])
 
 size_t unicode_title(uint32_t cp, uint32_t out[UNICODE_CASE_MAX])
 {
-    /* The digraphs have title forms of their own; an expansion keeps only its first letter in capitals. */
+    /* The digraphs have title forms of their own; an expansion keeps only its first letter in
+     * capitals. */
     static const uint32_t DIGRAPHS[] = {0x1C4, 0x1C7, 0x1CA, 0x1F1};
     for (size_t i = 0; i < COUNT(DIGRAPHS); i++)
         if (cp >= DIGRAPHS[i] && cp <= DIGRAPHS[i] + 2) {

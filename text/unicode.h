@@ -1,4 +1,5 @@
-/* unicode.h - character classes and case mappings from pinned tables (text/unicode_tables.h), never the C library's. */
+/* unicode.h - character classes and case mappings from pinned tables (text/unicode_tables.h),
+ * never the C library's. */
 #ifndef EXA_TEXT_UNICODE_H
 #define EXA_TEXT_UNICODE_H
 

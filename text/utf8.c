@@ -1,7 +1,8 @@
 /* utf8.c - see utf8.h. */
 #include "text/utf8.h"
 
-/* What may follow a lead byte: how many bytes in all, and the range of the second one (the others are 80..BF). */
+/* What may follow a lead byte: how many bytes in all, and the range of the second one (the
+ * others are 80..BF). */
 static size_t lead_bytes(uint8_t lead, uint8_t *lo, uint8_t *hi)
 {
     *lo = 0x80;

@@ -1,4 +1,5 @@
-/* utf8.h - strict UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF (Unicode standard, table 3-7). */
+/* utf8.h - strict UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF (Unicode
+ * standard, table 3-7). */
 #ifndef EXA_TEXT_UTF8_H
 #define EXA_TEXT_UTF8_H
 
@@ -9,8 +10,8 @@
 size_t utf8_decode(const char *p, size_t n, uint32_t *cp);
 /* As utf8_decode for text already known to be valid. */
 size_t utf8_next(const char *p, uint32_t *cp);
-/* Length of the longest beginning of p that is not wrong yet but needs more bytes: 1-3; 0 when p[0] begins no character or
- * p holds a whole one. */
+/* Length of the longest beginning of p that is not wrong yet but needs more bytes: 1-3; 0 when
+ * p[0] begins no character or p holds a whole one. */
 size_t utf8_cut(const char *p, size_t n);
 size_t utf8_encode(uint32_t cp, char out[4]);
 /* Index of the first byte that is not valid UTF-8; n when all is. */

@@ -1,4 +1,5 @@
-/* replay.c - feeds every file of the files and folders given as arguments to a fuzz target, one TAP line each. */
+/* replay.c - feeds every file of the files and folders given as arguments to a fuzz target, one
+ * TAP line each. */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* text_template_fuzz.c - any bytes as a chat template over a fixed conversation: limits hold, and nothing is left behind. */
+/* text_template_fuzz.c - any bytes as a chat template over a fixed conversation: limits hold,
+ * and nothing is left behind. */
 #include "text/template.h"
 
 #include <stdint.h>

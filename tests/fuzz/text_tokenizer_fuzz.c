@@ -1,7 +1,9 @@
-/* text_tokenizer_fuzz.c - any bytes as text for a small vocabulary: what is encoded comes back when it is decoded, and stop strings and the
- * detokenizer do not depend on how the stream is cut.
+/* text_tokenizer_fuzz.c - any bytes as text for a small vocabulary: what is encoded comes back
+ * when it is decoded, and stop strings and the detokenizer do not depend on how the stream is
+ * cut.
  *
- * The first byte holds the options: bit 0 special tokens, bit 1 pre-tokenizer, the rest the size of the cuts.
+ * The first byte holds the options: bit 0 special tokens, bit 1 pre-tokenizer, the rest the size
+ * of the cuts.
  */
 #include "text/stops.h"
 #include "text/tokenizer.h"

@@ -1,4 +1,5 @@
-/* text_golden_test.c - the real model's tokenizer and chat template against recorded ids and prompts (tests/golden). */
+/* text_golden_test.c - the real model's tokenizer and chat template against recorded ids and
+ * prompts (tests/golden). */
 #include "base/file.h"
 #include "model/gguf.h"
 #include "text/prompt.h"

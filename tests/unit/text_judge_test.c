@@ -1,5 +1,6 @@
-/* text_judge_test.c - chat templates against Jinja2 itself: tests/tools/jinja_judge.py renders every template of the fuzz corpus for several
- * conversations, and the text, or the refusal, must be the same here. */
+/* text_judge_test.c - chat templates against Jinja2 itself: tests/tools/jinja_judge.py renders
+ * every template of the fuzz corpus for several conversations, and the text, or the refusal,
+ * must be the same here. */
 #include "base/file.h"
 #include "text/template.h"
 

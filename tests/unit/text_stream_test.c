@@ -1,4 +1,5 @@
-/* text_stream_test.c - the detokenizer and stop strings: results must not depend on how the stream is cut. */
+/* text_stream_test.c - the detokenizer and stop strings: results must not depend on how the
+ * stream is cut. */
 #include "text/stops.h"
 #include "text/tokenizer.h"
 

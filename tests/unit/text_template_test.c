@@ -1,5 +1,6 @@
-/* text_template_test.c - chat templates: what is refused and how it is said, the limits, and use from several threads. What templates render
- * to is judged by Jinja2 itself in text_judge_test.c. */
+/* text_template_test.c - chat templates: what is refused and how it is said, the limits, and use
+ * from several threads. What templates render to is judged by Jinja2 itself in
+ * text_judge_test.c. */
 #include "base/clock.h"
 #include "text/template.h"
 

@@ -1,4 +1,5 @@
-/* text_tokenizer_test.c - byte-level BPE over small vocabularies: merges, special tokens, limits, refusals, hostile input. */
+/* text_tokenizer_test.c - byte-level BPE over small vocabularies: merges, special tokens,
+ * limits, refusals, hostile input. */
 #include "base/clock.h"
 #include "text/pretok.h"
 #include "text/prompt.h"
@@ -17,7 +18,8 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
-/* ---- a vocabulary under construction: 256 bytes, then one token for each merge, then special ones ---- */
+/* ---- a vocabulary under construction: 256 bytes, then one token for each merge, then special
+ * ones ---- */
 
 enum { VOCAB_MAX = 600, TEXT_MAX = 64, LETTERS = 256 };
 
@@ -195,7 +197,8 @@ static void test_same_as_the_obvious_algorithm(void **state)
 static const char GPT2[] =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
-/* Where the fragment that starts at p ends: at the next number, or after it when it starts with one. */
+/* Where the fragment that starts at p ends: at the next number, or after it when it starts with
+ * one. */
 static size_t fragment(const char *p, size_t n)
 {
     size_t i = 0;
