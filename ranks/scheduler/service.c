@@ -55,7 +55,7 @@ static void name_missing(const struct sched *s, char *out, size_t cap)
             snprintf(out + at, cap - at, ", …");
             return;
         }
-        at += (size_t)snprintf(out + at, cap - at, "%s%u on %s (%.120s)", named > 1 ? ", " : "", i,
+        at += (size_t)snprintf(out + at, cap - at, "%s%u on %s (%.220s)", named > 1 ? ", " : "", i,
                                s->nodes[r->node].host, replica_trouble(s, r));
     }
 }

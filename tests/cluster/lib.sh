@@ -95,7 +95,8 @@ yaml() { # FILE [MODEL-LINES] [TOP-LINES]
 submit() { # [MODEL-LINES] [TOP-LINES] [options of submit…] → job id
     local file
     file=$(mktemp "$HOME_DIR/serve-XXXXXX.yaml")
-    yaml "$file" "${1:-replicas: fill}" "${2:-}"
+    # short contexts: eight replicas share the memory of one machine here
+    yaml "$file" "${1:-replicas: fill}"$'\ncontext: 1024\nslots: 8' "${2:-}"
     exa submit "$file" "${@:3}"
 }
 run_dir() { # JOB

@@ -241,17 +241,22 @@ def _maker_main(cluster, name, ready_w, go_r):
         os.close(ready_w)
         if os.read(go_r, 1) == b"g":
             os.close(go_r)
+            told_r, told_w = os.pipe()
             if os.fork() == 0:
-                _machine_main(cluster, name)
-            code = 0
+                os.close(told_r)
+                _machine_main(cluster, name, told_w)
+            os.close(told_w)
+            code = 0 if os.read(told_r, 1) == b"r" else 1  # it has written its record
     except BaseException as e:
         print(f"vcluster: {name}: {e}", file=sys.stderr)
     os._exit(code)
 
 
-def _machine_main(cluster, name):
+def _machine_main(cluster, name, told_w):
     try:
         _become_init(cluster, name)
+        os.write(told_w, b"r")
+        os.close(told_w)
         _say(f"{name} boots")
         _empty(cluster.path("m", name, "tmp"), 0o1777)
         _mounts(cluster, name)
