@@ -2,7 +2,7 @@
  *
  * One request is run alone, one thread, default chunk; then again in company, in other chunks, token by token, on two threads, and
  * resumed from the middle of its own output. Every logit of every position is compared, for both kernel sets, on a tiny model (each block
- * format) and on the real one.
+ * format) and, without sanitizers, on the real one.
  */
 #include "engine_support.h"
 
@@ -136,14 +136,14 @@ static void test_tiny_avx2(void **state)
 
 static void test_real_ref(void **state)
 {
-    if (!support_image())
+    if (INSTRUMENTED || !support_image())
         skip();
-    run_all(support_image(), "ref", 49152, 9, 6, WARM);
+    run_all(support_image(), "ref", 49152, 9, 4, WARM);
 }
 
 static void test_real_avx2(void **state)
 {
-    if (!support_avx2() || !support_image())
+    if (INSTRUMENTED || !support_avx2() || !support_image())
         skip();
     run_all(support_image(), "avx2", 49152, 37, 8, GREEDY);
     run_all(support_image(), "avx2", 49152, 21, 8, WARM);

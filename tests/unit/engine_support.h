@@ -21,6 +21,13 @@
 #include "model/gguf.h"
 #include "model/image.h"
 
+/* Sanitizers make kernels many times slower: tests on the real model then do less. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { INSTRUMENTED = 1 };
+#else
+enum { INSTRUMENTED = 0 };
+#endif
+
 static inline const char *env_or(const char *name, const char *otherwise)
 {
     const char *v = getenv(name);
