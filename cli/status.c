@@ -71,7 +71,7 @@ static void print_service(const struct target *t)
         printf("model     %s\n", p->model);
     printf("replicas  %" PRIu32 " of %" PRIu32 " ready (at least %" PRIu32 ")\n", p->n_ready,
            p->n_wanted, p->n_min);
-    for (uint32_t i = 0; i < p->n_urls; i++)
+    for (uint32_t i = 0; i < p->n_urls && !target_ended(t); i++)
         printf("%-9s %s/v1\n", i ? "" : "url", p->urls[i]);
 }
 

@@ -4,6 +4,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "config/walltime.h"
+#include "slurm/capacity.h"
 #include "slurm/cluster.h"
 #include "slurm/command.h"
 #include "slurm/rundir.h"
@@ -196,6 +197,8 @@ int job_submit(const struct config *c, const char *config_path, uint32_t nodes_o
     int rc = home_find(home, bin, e);
     if (!rc)
         rc = log_path(log, sizeof log, folder, sizeof folder, e);
+    if (!rc)
+        rc = capacity_check(c, nodes_override ? nodes_override : c->nodes, e);
     if (!rc)
         rc = dir_make_private(folder, e);
     if (!rc)

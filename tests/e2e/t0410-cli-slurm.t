@@ -23,6 +23,9 @@ echo "4711|PENDING|Resources|N/A|" >"$W/queue"
 fake squeue <<S
 cat $W/queue
 S
+fake sinfo <<'S'
+echo 'all*|16'
+S
 fake scancel <<S
 echo "4711|COMPLETED|None|1|n1" >$W/queue
 S
@@ -68,8 +71,11 @@ fake sbatch <<'S'
 echo 'sbatch: error: Batch job submission failed: Requested node configuration is not available' >&2
 exit 1
 S
-exa submit "$W/serve.yaml" -N 4000
-is "$code/$out" 4/ "more nodes than exist: 4"
+exa submit "$W/serve.yaml" -N 17
+is "$code/$out" 4/ "more nodes than the partition has: 4"
+like "$err" '17 nodes are more than the default partition has \(16\)' "with both numbers"
+exa submit "$W/serve.yaml"
+is "$code/$out" 4/ "what sbatch refuses: 4"
 like "$err" 'Requested node configuration is not available' "sbatch's own words are passed on"
 
 # --- a job that waits

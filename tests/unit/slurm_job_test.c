@@ -75,6 +75,7 @@ static int setup(void **state)
                                         "SLURM_TIME_FORMAT"};
     for (size_t i = 0; i < sizeof UNSET / sizeof UNSET[0]; i++)
         unsetenv(UNSET[i]);
+    script("sinfo", "exit 1");
     script("scontrol", "printf 'Configuration data as of x\\nClusterName             = vc1\\n"
                        "JobId=1 JobState=FAILED ExitCode=3:0 x\\n'");
     return 0;
@@ -181,6 +182,35 @@ static void refusals_are_passed_on(void **state)
     setenv("EXASERVE_HOME", "/nonexistent", 1);
     assert_int_equal(job_submit(c, path, 0, NULL, id, sizeof id, &e), ERR_CONFIG);
     assert_non_null(strstr(e.text, "EXASERVE_HOME"));
+    config_free(c);
+}
+
+static void more_nodes_than_exist(void **state)
+{
+    char path[512], id[32];
+    struct err e = ERR_INIT;
+    struct config *c = config_of("models: [{pack: a.h5}]\n", path, sizeof path);
+    script("sbatch", "echo 12");
+    script("sinfo", "echo 'small|2'; echo 'all*|8'; echo 'big|64'");
+    assert_int_equal(job_submit(c, path, 8, NULL, id, sizeof id, &e), 0);
+    args_of("sbatch");
+    assert_int_equal(job_submit(c, path, 9, NULL, id, sizeof id, &e), ERR_CONFIG);
+    assert_non_null(strstr(e.text, "9 nodes are more than the default partition has (8)"));
+    assert_string_equal(args_of("sbatch"), "");
+    config_free(c);
+    c = config_of("models: [{pack: a.h5}]\nslurm: {partition: \"small,big\"}\n", path, sizeof path);
+    assert_int_equal(job_submit(c, path, 64, NULL, id, sizeof id, &e), 0);
+    assert_int_equal(job_submit(c, path, 65, NULL, id, sizeof id, &e), ERR_CONFIG);
+    assert_non_null(strstr(e.text, "partition small,big has (64)"));
+    config_free(c);
+    c = config_of("models: [{pack: a.h5}]\nslurm: {sbatch_args: [--partition=x]}\n", path,
+                  sizeof path);
+    assert_int_equal(job_submit(c, path, 100, NULL, id, sizeof id, &e), 0); /* not ours to know */
+    config_free(c);
+    c = config_of("models: [{pack: a.h5}]\nslurm: {partition: unknown}\n", path, sizeof path);
+    assert_int_equal(job_submit(c, path, 100, NULL, id, sizeof id, &e), 0); /* sbatch will say it */
+    script("sinfo", "exit 1");
+    assert_int_equal(job_submit(c, path, 100, NULL, id, sizeof id, &e), 0);
     config_free(c);
 }
 
@@ -310,8 +340,8 @@ int main(void)
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
         T(submits_with_all_options), T(defaults_ask_for_little), T(refusals_are_passed_on),
-        T(states_are_read),          T(stop_by_state),           T(commands_end_in_time),
-        T(allocation_and_topology),
+        T(more_nodes_than_exist),    T(states_are_read),         T(stop_by_state),
+        T(commands_end_in_time),     T(allocation_and_topology),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
