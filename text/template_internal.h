@@ -184,7 +184,12 @@ struct node *parse_tuple(struct parser *p, bool with_cond,
 struct node *parse_or(struct parser *p);
 struct node *parse_target(struct parser *p, bool with_attr);
 struct node *parse_filters(struct parser *p, struct node *input, bool start_inline);
-bool parse_call_args(struct parser *p, struct node *call);
+struct node *parse_primary(struct parser *p);
+struct node *parse_postfix(struct parser *p, struct node *n);
+struct node *parse_number(struct parser *p);
+/* A node over a, or over a and b; NULL when one of them is. */
+struct node *node_1(struct parser *p, enum node_kind kind, struct node *a);
+struct node *node_2(struct parser *p, enum node_kind kind, int op, struct node *a, struct node *b);
 
 /* ---- values ---- */
 
@@ -267,6 +272,7 @@ int builtin_call(struct eval *ev, const struct builtin *b, const struct value *s
 const struct builtin *filter_find(struct str name);
 const struct builtin *test_find(struct str name);
 const struct builtin *method_find(enum value_type type, struct str name);
+const struct builtin *method_find_string(struct str name);
 const struct builtin *function_find(struct str name); /* globals */
 
 struct callable {
@@ -333,6 +339,7 @@ int eval_slice(struct eval *ev, const struct value *v, const struct value *from,
 int eval_get_attr(struct eval *ev, const struct value *v, struct str name, struct value *out);
 int eval_get_item(struct eval *ev, const struct value *v, const struct value *key,
                   struct value *out);
+int eval_undefined(struct eval *ev, const struct value *v); /* the error: v is undefined */
 int eval_negative(struct eval *ev, const struct value *v, struct value *out);
 struct scope *scope_new(struct eval *ev, struct scope *parent);
 int scope_set(struct eval *ev, struct scope *sc, struct str name, const struct value *v);
