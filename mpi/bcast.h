@@ -1,11 +1,15 @@
-/* bcast.h - weights from the pack to every node: one round of reading, pipelined MPI_Ibcast, hashing and writing.
+/* bcast.h - weights from the pack to every node: one round of reading, pipelined MPI_Ibcast,
+ * hashing and writing.
  *
- * A round is agreed beforehand through the message plane (MSG_ROUND): who takes part, which segments are missing. Rack leaders `pread` disjoint shares of
- * the missing segments from the pack (each byte leaves the shared file system once), exchange them among leaders by MPI_Ibcast, then each
- * broadcasts inside its rack; read, send, receive, hash and write overlap in BCAST_BUFFERS buffers of SEGMENT_BYTES. No MPI
- * wait is without a deadline: a stuck collective is given up, its buffers are quarantined (MPI may still write there), the round ends with ERR_PEER
- * and what was received is kept; the scheduler then agrees on a new round among the survivors, who relay.
- * Mover thread only. Every participant calls bcast_round with the same round.
+ * A round is agreed beforehand through the message plane (MSG_ROUND): who takes part, which
+ * segments are missing. Rack leaders `pread` disjoint shares of the missing segments from the
+ * pack (each byte leaves the shared file system once), exchange them among leaders by
+ * MPI_Ibcast, then each broadcasts inside its rack; read, send, receive, hash and write overlap
+ * in BCAST_BUFFERS buffers of SEGMENT_BYTES. No MPI wait is without a deadline: a stuck
+ * collective is given up, its buffers are quarantined (MPI may still write there), the round
+ * ends with ERR_PEER and what was received is kept; the scheduler then agrees on a new round
+ * among the survivors, who relay. Mover thread only. Every participant calls bcast_round_run with
+ * the same round.
  */
 #ifndef EXA_MPI_BCAST_H
 #define EXA_MPI_BCAST_H
@@ -36,11 +40,13 @@ struct bcast_round {
 struct bcast_stats {
     uint64_t bytes_read, bytes_received, us_total, us_read, us_wait, us_hash_write;
 };
-/* Boot, after world_warm_up and before world_detach, called by all of the members and nobody else: make the communicators for rounds of just
- * these members. Rounds of other members (after a death), and all rounds without this call, relay segments from rank to rank instead. */
+/* Boot, after world_warm_up and before world_detach, called by all of the members and nobody
+ * else: make the communicators for rounds of just these members. Rounds of other members (after
+ * a death), and all rounds without this call, relay segments from rank to rank instead. */
 int bcast_prepare(struct world *w, const struct bcast_member *members, uint32_t n_members,
                   uint64_t timeout_us, struct err *e);
-/* writer (NULL: forward only): where this node keeps the image (segments it holds already are not written again). Also an interrupt: *stop != 0 ends early. */
+/* writer (NULL: forward only): where this node keeps the image (segments it holds already are
+ * not written again). Also an interrupt: *stop != 0 ends early. */
 int bcast_round_run(struct world *w, const struct bcast_round *r, struct image_writer *writer,
                     const volatile int *stop, struct bcast_stats *stats, struct err *e);
 

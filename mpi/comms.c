@@ -36,7 +36,8 @@ static int check_members(const struct world *w, const struct bcast_member *membe
     return 0;
 }
 
-/* --- groups --------------------------------------------------------------------------------------------- */
+/* --- groups
+ * --------------------------------------------------------------------------------------------- */
 
 void groups_fini(struct groups *g)
 {
@@ -123,7 +124,8 @@ int groups_meet(struct groups *g, struct world *w, const struct bcast_round *r,
     return 0;
 }
 
-/* --- communicators -------------------------------------------------------------------------------------- */
+/* --- communicators
+ * -------------------------------------------------------------------------------------- */
 
 static int make_comm(const struct group *g, int tag, MPI_Comm *out)
 {

@@ -1,7 +1,9 @@
-/* comms.h - the groups of a round (racks, and their leaders), and the communicators that the world's full round has for them.
+/* comms.h - the groups of a round (racks, and their leaders), and the communicators that the
+ * world's full round has for them.
  *
- * A communicator can only be made by a call that blocks, and a death in that call would hang the others for ever. So communicators are made
- * once, before the detach, when a death ends the step anyway; a round of other members works without any (leg.h).
+ * A communicator can only be made by a call that blocks, and a death in that call would hang the
+ * others for ever. So communicators are made once, before the detach, when a death ends the step
+ * anyway; a round of other members works without any (leg.h).
  */
 #ifndef EXA_MPI_COMMS_H
 #define EXA_MPI_COMMS_H
@@ -31,7 +33,8 @@ struct round_comms {
     MPI_Comm leaders, mine;       /* NULL where there is nobody else */
 };
 
-/* Meet all other members, and fill g. ERR_PEER names who did not come; ERR_PROTO: this is no round. */
+/* Meet all other members, and fill g. ERR_PEER names who did not come; ERR_PROTO: this is no
+ * round. */
 int groups_meet(struct groups *g, struct world *w, const struct bcast_round *r,
                 const volatile int *stop, struct err *e);
 void groups_fini(struct groups *g);

@@ -21,7 +21,8 @@ static bool bit(const uint8_t *bits, uint32_t i)
     return bits[i / 8] >> (i % 8) & 1;
 }
 
-/* --- set-up --------------------------------------------------------------------------------------------- */
+/* --- set-up
+ * --------------------------------------------------------------------------------------------- */
 
 static int fill_places(struct flow *f, const struct image_writer *writer, struct err *e)
 {
@@ -72,7 +73,8 @@ int flow_init(struct flow *f, struct world *w, const struct groups *g, const str
     return rc;
 }
 
-/* --- who has what --------------------------------------------------------------------------------------- */
+/* --- who has what
+ * --------------------------------------------------------------------------------------- */
 
 uint32_t flow_reader_of(const struct flow *f, uint32_t k)
 {
@@ -128,7 +130,8 @@ void flow_claim(struct flow *f, struct segbuf *b, uint32_t k, enum buf_state sta
     b->storing = false;
 }
 
-/* --- trailers ------------------------------------------------------------------------------------------- */
+/* --- trailers
+ * ------------------------------------------------------------------------------------------- */
 
 static void note_failure(struct flow *f, uint32_t k, const struct trailer *t)
 {
@@ -162,7 +165,8 @@ static int take_trailer(struct flow *f, struct segbuf *b, struct err *e)
     return 0;
 }
 
-/* --- moving --------------------------------------------------------------------------------------------- */
+/* --- moving
+ * --------------------------------------------------------------------------------------------- */
 
 static size_t moved_bytes(const struct segbuf *b)
 {
@@ -208,7 +212,8 @@ static int post_lead(struct flow *f, bool *moved, struct err *e)
     return 0;
 }
 
-/* The buffer whose place goes through the rack next: a leader's when its bytes are here, a member's as soon as one is free. */
+/* The buffer whose place goes through the rack next: a leader's when its bytes are here, a
+ * member's as soon as one is free. */
 static struct segbuf *rack_ready(struct flow *f, uint32_t k)
 {
     if (f->g->leader) {
@@ -322,7 +327,8 @@ int flow_step(struct flow *f, bool *moved, bool *done, struct err *e)
     return rc ? rc : step_end(f, moved, done, e);
 }
 
-/* --- the end -------------------------------------------------------------------------------------------- */
+/* --- the end
+ * -------------------------------------------------------------------------------------------- */
 
 void flow_describe(const struct flow *f, char *text, size_t cap)
 {
@@ -348,7 +354,8 @@ void flow_describe(const struct flow *f, char *text, size_t cap)
                  oldest->segment, oldest->tensor);
 }
 
-/* What has come is kept. No deadline: these are writes to the node's own disk, and the image is the caller's again after. */
+/* What has come is kept. No deadline: these are writes to the node's own disk, and the image is
+ * the caller's again after. */
 static void end_sink(struct flow *f)
 {
     for (int i = 0; i < BCAST_BUFFERS; i++)

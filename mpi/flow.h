@@ -1,8 +1,10 @@
 /* flow.h - the state of a running round: which segment is where on its way through this node.
  *
- * Missing segments have places k = 0, 1, … in ascending order; the leader of rack k mod n_racks reads place k. In each group the
- * transfers begin in the order of k, by everyone. Nobody begins place k before it knows the trailer of place k - BCAST_BUFFERS; so, when a
- * reader gives up at place g, all agree without a further message that its places from g + BCAST_BUFFERS on are left out.
+ * Missing segments have places k = 0, 1, … in ascending order; the leader of rack k mod n_racks
+ * reads place k. In each group the transfers begin in the order of k, by everyone. Nobody begins
+ * place k before it knows the trailer of place k - BCAST_BUFFERS; so, when a reader gives up at
+ * place g, all agree without a further message that its places from g + BCAST_BUFFERS on are
+ * left out.
  */
 #ifndef EXA_MPI_FLOW_H
 #define EXA_MPI_FLOW_H
@@ -39,7 +41,8 @@ struct flow {
 
 int flow_init(struct flow *f, struct world *w, const struct groups *g, const struct bcast_round *r,
               struct image_writer *writer, struct bcast_stats *stats, struct err *e);
-/* Move on whatever can move. *moved: something completed or began. *done: this node's part is over. */
+/* Move on whatever can move. *moved: something completed or began. *done: this node's part is
+ * over. */
 int flow_step(struct flow *f, bool *moved, bool *done, struct err *e);
 /* Where it is stuck, for people. */
 void flow_describe(const struct flow *f, char *text, size_t cap);

@@ -1,4 +1,5 @@
-/* flow_read.c - the part of a round that feeds it: a leader's own segments, from the shared file system to a buffer. See flow.h. */
+/* flow_read.c - the part of a round that feeds it: a leader's own segments, from the shared file
+ * system to a buffer. See flow.h. */
 #include "mpi/flow.h"
 #include "mpi/flow_priv.h"
 
@@ -74,7 +75,8 @@ static void stop_source(struct flow *f, uint64_t timeout_us)
     }
 }
 
-/* The shared file system hangs: go on without it, so that the others learn why and do not wait for this rank. */
+/* The shared file system hangs: go on without it, so that the others learn why and do not wait
+ * for this rank. */
 static void leave_source(struct flow *f)
 {
     struct segbuf *b;

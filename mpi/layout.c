@@ -145,8 +145,9 @@ static bool cost_less(struct cost a, struct cost b)
     return a.rack_all < b.rack_all;
 }
 
-/* The allowed node where one more of the role hurts least: voters of the control group (scheduler, standbys)
- * must not die together, nor must routers. UINT32_MAX when every node has one already. */
+/* The allowed node where one more of the role hurts least: voters of the control group
+ * (scheduler, standbys) must not die together, nor must routers. UINT32_MAX when every node has
+ * one already. */
 static uint32_t pick_node(const struct layout *l, const struct use *u, int role,
                           const uint8_t *allowed)
 {
@@ -198,8 +199,9 @@ static uint32_t count_routers(uint32_t n_nodes, const struct layout_wish *w)
     return n_nodes == 1 ? 1 : 2 + n_nodes / NODES_BIG;
 }
 
-/* Which nodes get no engines: one for the scheduler and as many more as there are routers or standbys (a standby may sit beside
- * a router, neither beside the scheduler). Racks give their first nodes, then their second ones, and so on. */
+/* Which nodes get no engines: one for the scheduler and as many more as there are routers or
+ * standbys (a standby may sit beside a router, neither beside the scheduler). Racks give their
+ * first nodes, then their second ones, and so on. */
 static void choose_dedicated(const struct layout *l, uint32_t n_control, uint8_t *control,
                              uint32_t *given /* [n_racks] */)
 {

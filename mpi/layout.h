@@ -1,9 +1,12 @@
-/* layout.h - which rank is what, and on which node: a pure function of nodes, racks and configuration.
+/* layout.h - which rank is what, and on which node: a pure function of nodes, racks and
+ * configuration.
  *
- * Order of ranks (design.md 2): 0 scheduler; standbys, in other racks; routers, in different racks; workers, one on every
- * serving node. Several ranks may share a node (`shared`), or scheduler and routers have nodes without engines (`dedicated`).
- * Standbys: 0 on fewer than 3 nodes, 2 up to 63 nodes, 4 above. Routers: 1 on one node, two from 2 nodes on, one more for each 64
- * nodes. Written as layout.json (published by rename) and as a Slurm host file (one host a line, line = rank).
+ * Order of ranks (design.md 2): 0 scheduler; standbys, in other racks; routers, in different
+ * racks; workers, one on every serving node. Several ranks may share a node (`shared`), or
+ * scheduler and routers have nodes without engines (`dedicated`). Standbys: 0 on fewer than 3
+ * nodes, 2 up to 63 nodes, 4 above. Routers: 1 on one node, two from 2 nodes on, one more for
+ * each 64 nodes. Written as layout.json (published by rename) and as a Slurm host file (one host
+ * a line, line = rank).
  */
 #ifndef EXA_MPI_LAYOUT_H
 #define EXA_MPI_LAYOUT_H
@@ -39,17 +42,20 @@ struct layout_wish {
     bool standbys;
 };
 
-/* ERR_CONFIG names what does not fit (`dedicated` on too few nodes, more routers than nodes, …). Same input, same output. */
+/* ERR_CONFIG names what does not fit (`dedicated` on too few nodes, more routers than nodes, …).
+ * Same input, same output. */
 int layout_make(struct layout *l, const struct layout_node *nodes, uint32_t n_nodes,
                 const struct layout_wish *w, struct err *e);
 void layout_fini(struct layout *l);
 int layout_write(const struct layout *l, const char *json_path, const char *hostfile_path,
                  struct err *e);
 int layout_read(struct layout *l, const char *json_path, struct err *e);
-/* A rank's own check: size and my line must agree with what I see. ERR_CONFIG names rank, expected and found host. */
+/* A rank's own check: size and my line must agree with what I see. ERR_CONFIG names rank,
+ * expected and found host. */
 int layout_verify(const struct layout *l, uint32_t rank, uint32_t n_ranks, const char *host,
                   struct err *e);
-/* Live worker with the lowest rank of the node's rack leads it. live may be NULL (all). UINT32_MAX: none. */
+/* Live worker with the lowest rank of the node's rack leads it. live may be NULL (all).
+ * UINT32_MAX: none. */
 uint32_t layout_rack_leader(const struct layout *l, uint32_t rack, const bool *live);
 
 #endif

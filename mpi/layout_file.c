@@ -1,7 +1,9 @@
 /* layout_file.c - layout.json and the Slurm host file; see layout.h.
  *
- * layout.json: {"format":"exaserve-layout","version":1,"nodes":[{"host","rack","zone"}…],"ranks":[{"role","node"}…]}, the
- * index in "ranks" is the rank. Racks are numbered again on reading, so the file cannot contradict itself.
+ * layout.json:
+ * {"format":"exaserve-layout","version":1,"nodes":[{"host","rack","zone"}…],"ranks":[{"role","node"}…]},
+ * the index in "ranks" is the rank. Racks are numbered again on reading, so the file cannot
+ * contradict itself.
  */
 #include "mpi/layout.h"
 #include "mpi/layout_priv.h"

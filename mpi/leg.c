@@ -70,9 +70,11 @@ int leg_step(struct leg *l, const struct group *g, uint32_t root, uint32_t k, vo
     return rc == MPI_SUCCESS ? 0 : mpi_err(e, rc, "a segment cannot be relayed");
 }
 
-/* --- the end -------------------------------------------------------------------------------------------- */
+/* --- the end
+ * -------------------------------------------------------------------------------------------- */
 
-/* Relayed: an empty message goes up the places and back down. Phases: 0 take from below, 1 pass up, 2 take from above, 3 pass down. */
+/* Relayed: an empty message goes up the places and back down. Phases: 0 take from below, 1 pass
+ * up, 2 take from above, 3 pass down. */
 enum { PHASES = 4, PHASE_POSTED = 0x100 };
 
 void leg_end_init(struct leg_end *l)

@@ -1,8 +1,11 @@
-/* leg.h - one segment's way through one group: by MPI_Ibcast where the group has a communicator, else relayed.
+/* leg.h - one segment's way through one group: by MPI_Ibcast where the group has a communicator,
+ * else relayed.
  *
- * The relay is a chain that begins at the root and goes round the group's places: each member receives the whole segment from the one before
- * and sends it to the one after. Several segments in flight make it as fast as its slowest link, and nothing in it blocks: members
- * need no agreement but the round's meeting. Leaving it at a deadline leaves at most one open request for each segment.
+ * The relay is a chain that begins at the root and goes round the group's places: each member
+ * receives the whole segment from the one before and sends it to the one after. Several segments
+ * in flight make it as fast as its slowest link, and nothing in it blocks: members need no
+ * agreement but the round's meeting. Leaving it at a deadline leaves at most one open request
+ * for each segment.
  */
 #ifndef EXA_MPI_LEG_H
 #define EXA_MPI_LEG_H

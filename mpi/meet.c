@@ -26,7 +26,8 @@ struct verdict {
     uint32_t missing[NAMED];
 };
 
-/* What MPI may write or read during the meeting; goes to the quarantine as a whole when something stays open. */
+/* What MPI may write or read during the meeting; goes to the quarantine as a whole when
+ * something stays open. */
 struct table {
     uint32_t n;
     struct verdict verdict;

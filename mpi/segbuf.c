@@ -1,4 +1,5 @@
-/* segbuf.c - see segbuf.h. The trailer's layout (little-endian): magic u32 | segment u32 | state u32 | code i32 | text, NUL-padded. */
+/* segbuf.c - see segbuf.h. The trailer's layout (little-endian): magic u32 | segment u32 | state
+ * u32 | code i32 | text, NUL-padded. */
 #include "mpi/segbuf.h"
 
 #include <stdlib.h>

@@ -1,7 +1,9 @@
-/* segbuf.h - one segment on its way through a node: its bytes with a trailer, and how far it has come.
+/* segbuf.h - one segment on its way through a node: its bytes with a trailer, and how far it has
+ * come.
  *
- * The trailer travels behind the bytes in the same broadcast: whether the reader could read the segment, and if not, why. So all
- * participants learn of a failed read without a message of its own, and end the round with the same verdict.
+ * The trailer travels behind the bytes in the same broadcast: whether the reader could read the
+ * segment, and if not, why. So all participants learn of a failed read without a message of its
+ * own, and end the round with the same verdict.
  */
 #ifndef EXA_MPI_SEGBUF_H
 #define EXA_MPI_SEGBUF_H
@@ -14,7 +16,8 @@
 
 enum { TRAILER_BYTES = 512, TRAILER_TEXT_BYTES = TRAILER_BYTES - 16 };
 
-/* READ_FAILED: this segment is missing. READ_GAVE_UP: so are all that this reader would have read later. */
+/* READ_FAILED: this segment is missing. READ_GAVE_UP: so are all that this reader would have
+ * read later. */
 enum read_state { READ_OK = 0, READ_FAILED = 1, READ_GAVE_UP = 2 };
 struct trailer {
     uint32_t segment;

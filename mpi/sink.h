@@ -6,7 +6,8 @@
 #include "mpi/lane.h"
 #include "mpi/segbuf.h"
 
-/* Jobs are received struct segbuf; done ones hold us, store_code and store_err. The writer stays the caller's. */
+/* Jobs are received struct segbuf; done ones hold us, store_code and store_err. The writer stays
+ * the caller's. */
 int sink_start(struct lane **out, struct image_writer *writer, size_t capacity, struct err *e);
 
 #endif

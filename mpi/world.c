@@ -76,11 +76,13 @@ uint32_t world_size(const struct world *w)
     return w->size;
 }
 
-/* --- warm-up -------------------------------------------------------------------------------------------- */
+/* --- warm-up
+ * -------------------------------------------------------------------------------------------- */
 
-/* One exchange with every other rank. Index i is the rank i+1 further on (sends) or back (receives).
- * Sends are synchronous: a plain small send may count as done while it still waits in this process for its connection, and nobody
- * would move it on after this rank has left the warm-up. */
+/* One exchange with every other rank. Index i is the rank i+1 further on (sends) or back
+ * (receives). Sends are synchronous: a plain small send may count as done while it still waits
+ * in this process for its connection, and nobody would move it on after this rank has left the
+ * warm-up. */
 struct sweep {
     uint32_t n;        /* other ranks */
     MPI_Request *send; /* [n] */
@@ -173,7 +175,8 @@ static int sweep_missing(const struct world *w, const struct sweep *s, struct er
     buf_init(&names, 512);
     uint32_t n_missing = 0;
     for (uint32_t i = 0; i < s->n; i++) {
-        /* not heard from it, or it has not taken our message: either names the rank that is missing */
+        /* not heard from it, or it has not taken our message: either names the rank that is
+         * missing */
         uint32_t rank = sweep_from(w, i), j = s->n - 1 - i; /* sweep_to(j) == rank */
         bool sent = j < s->n_posted && s->send[j] == MPI_REQUEST_NULL;
         if (s->recv[i] == MPI_REQUEST_NULL && (sent || j >= s->n_posted))
@@ -245,7 +248,8 @@ int world_warm_up(struct world *w, uint64_t timeout_us, struct err *e)
     return out;
 }
 
-/* --- detach and end ------------------------------------------------------------------------------------- */
+/* --- detach and end
+ * ------------------------------------------------------------------------------------- */
 
 int world_detach(struct world *w, struct err *e)
 {
@@ -254,7 +258,8 @@ int world_detach(struct world *w, struct err *e)
     if (!w->warm)
         return err_set(e, ERR_PROTO, "detach before the warm-up: connections could not open later");
     if (PMIx_Initialized()) {
-        /* MPI_Init holds the only reference: once is enough, and a second call would end what others still use. */
+        /* MPI_Init holds the only reference: once is enough, and a second call would end what
+         * others still use. */
         pmix_status_t status = PMIx_Finalize(NULL, 0);
         if (status != PMIX_SUCCESS)
             return err_set(e, ERR_SYS, "rank %u cannot detach from PMIx: %s", w->rank,

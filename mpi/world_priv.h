@@ -1,4 +1,5 @@
-/* world_priv.h - what the files of this room share: the world's inside, and waiting with a deadline. */
+/* world_priv.h - what the files of this room share: the world's inside, and waiting with a
+ * deadline. */
 #ifndef EXA_MPI_WORLD_PRIV_H
 #define EXA_MPI_WORLD_PRIV_H
 
@@ -20,8 +21,8 @@ struct world {
     void *stuck_arg;
 };
 
-/* MPI_COMM_WORLD tags, all under 2^23 (pml ucx). A round's tags follow from its number, so a late message of an earlier round never matches a
- * receive of this one. */
+/* MPI_COMM_WORLD tags, all under 2^23 (pml ucx). A round's tags follow from its number, so a
+ * late message of an earlier round never matches a receive of this one. */
 enum {
     TAG_WARM_UP = 11,
     TAG_PREPARE_RACK = 12,

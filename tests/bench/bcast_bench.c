@@ -1,7 +1,9 @@
-/* bcast_bench.c - the rate of a broadcast round against a bare MPI_Bcast of the same bytes in the same run, and a world's start.
+/* bcast_bench.c - the rate of a broadcast round against a bare MPI_Bcast of the same bytes in
+ * the same run, and a world's start.
  *
  *   mpirun … bcast_bench DIR SEGMENTS REPEATS      (DIR/pack and DIR/index are made by rank 0)
- * Rank r sits in rack r / 3. The variants take turns, so that a slow moment of the machine meets all of them; medians are printed.
+ * Rank r sits in rack r / 3. The variants take turns, so that a slow moment of the machine meets
+ * all of them; medians are printed.
  *   bare      MPI_Bcast of each segment from rank 0, from memory to memory
  *   forward   a round with communicators: read, SHA-256 at the reader, send; nobody keeps it
  *   relay     the same without communicators, as after a death

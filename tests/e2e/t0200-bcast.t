@@ -106,7 +106,7 @@ ok "$(is "$(lines 'rc TIMEOUT .*/fifo.*no read returned')" 6 >&2; echo $?)" 'a r
 
 # a member dies, a leader dies, the first leader dies, and one right at the meeting; the others meet again and finish
 for victim in 5:9 2:3 0:5 4:0; do
-    run kill --racks 0,0,1,1,2,2 --stall 3000 --kill $victim
+    run kill --racks 0,0,1,1,2,2 --stall 5000 --rounds 5 --kill $victim
     rm -rf "$work/now/result.${victim%:*}" "$work/now/cache.${victim%:*}"
     ok "$([ "$(lines 'round 1 rc PEER')" -gt 0 ] && is "$(lines 'image GOOD')" 5 >&2 && images_equal 5; echo $?)" \
         "survivors notice and finish after kill $victim"

@@ -1,16 +1,17 @@
-/* mpi_bcast_tool.c - broadcasts an artificial pack among ranks of mpirun; t0200-bcast.t and the bench drive it.
+/* mpi_bcast_tool.c - broadcasts an artificial pack among ranks of mpirun (t0200-bcast.t).
  *
  *   mpi_bcast_tool make DIR [SEGMENTS]   writes DIR/pack and DIR/index
- *   mpi_bcast_tool run DIR [OPTIONS]     under mpirun: every rank fills DIR/cache.RANK in rounds and appends a line for each round to
- *                                        DIR/result.RANK; files in DIR stand for the message plane
+ *   mpi_bcast_tool run DIR [OPTIONS]     under mpirun: every rank fills DIR/cache.RANK in rounds
+ *                                        and writes a line for each to DIR/result.RANK; files in
+ *                                        DIR stand for the message plane
  *     --racks 0,0,1,…    rack of each rank           --pack PATH      another pack file
  *     --stall MS         a round's stall time        --rounds N       at most so many (default 3)
- *     --kill RANK:N      this rank kills itself in round 1 when N segments are in its image
+ *     --kill RANK:N      it kills itself in round 1 when N segments are in its image
  *     --absent RANK      this rank stays out of round 1, but lives
- *     --partial          rank r holds each segment s with s % 2 == 0 or (s + r) % 3 == 0 beforehand
+ *     --partial          rank r holds segments s with s % 2 == 0 or (s + r) % 3 == 0 beforehand
  *     --full RANK        this rank holds everything beforehand
  *     --relay            no communicators: segments are relayed
- *     --repeat           after the last round one more with everything missing again: the communicators are used twice
+ *     --repeat           after the last round another one, with everything missing again
  */
 #include "tests/tools/mpi_pack.h"
 
@@ -52,7 +53,8 @@ struct run {
     FILE *result;
 };
 
-/* --- files instead of the message plane ----------------------------------------------------------------- */
+/* --- files instead of the message plane
+ * ----------------------------------------------------------------- */
 
 static void say(const struct run *t, const char *what, uint32_t round, const void *data, size_t n)
 {
@@ -90,7 +92,8 @@ static void barrier(const struct run *t, const char *what)
     buf_fini(&b);
 }
 
-/* --- one rank ------------------------------------------------------------------------------------------- */
+/* --- one rank
+ * ------------------------------------------------------------------------------------------- */
 
 static uint32_t count_have(const struct run *t)
 {

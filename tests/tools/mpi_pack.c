@@ -18,7 +18,8 @@ _Noreturn void die(const char *what, const struct err *e)
     _exit(1);
 }
 
-/* Tensors of uneven sizes, one far smaller and one exactly as large as a segment, until there are about n segments. */
+/* Tensors of uneven sizes, one far smaller and one exactly as large as a segment, until there
+ * are about n segments. */
 static uint32_t plan_tensors(struct tensor_info *t, uint32_t max, uint32_t n_segments)
 {
     static const uint64_t sizes[] = {

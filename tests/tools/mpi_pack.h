@@ -1,4 +1,5 @@
-/* mpi_pack.h - an artificial pack: a plain file of tensors whose bytes follow from the segment's number, and its index. */
+/* mpi_pack.h - an artificial pack: a plain file of tensors whose bytes follow from the segment's
+ * number, and its index. */
 #ifndef EXA_TESTS_MPI_PACK_H
 #define EXA_TESTS_MPI_PACK_H
 

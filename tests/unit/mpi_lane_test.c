@@ -1,4 +1,5 @@
-/* mpi_lane_test.c - helper threads: jobs through, a hanging one left behind, nothing lost or freed twice. */
+/* mpi_lane_test.c - helper threads: jobs through, a hanging one left behind, nothing lost or
+ * freed twice. */
 #include "mpi/lane.h"
 
 #include "base/clock.h"

@@ -55,7 +55,8 @@ static void count_roles(const struct layout *l, uint32_t count[ROLES])
         count[l->ranks[r].role]++;
 }
 
-/* What holds for every layout: order of roles, one worker a node, voters and routers on nodes of their own. */
+/* What holds for every layout: order of roles, one worker a node, voters and routers on nodes of
+ * their own. */
 static void check_rules(const struct layout *l)
 {
     uint8_t *voter = calloc(l->n_nodes, 1), *router = calloc(l->n_nodes, 1),

@@ -1,4 +1,5 @@
-/* mpi_source_test.c - the reading lane: bytes and trailer, and every way a read can fail, told in the trailer. */
+/* mpi_source_test.c - the reading lane: bytes and trailer, and every way a read can fail, told
+ * in the trailer. */
 #include "mpi/source.h"
 
 #include "base/clock.h"
