@@ -62,7 +62,8 @@ static bool take_token(struct answer *a, uint32_t id)
     return show(a);
 }
 
-/* The engine has ended it: what was held back is decided now. true: a stop string was met after all. */
+/* The engine has ended it: what was held back is decided now. true: a stop string was met after
+ * all. */
 static bool flush(struct answer *a)
 {
     detok_finish(&a->detok, &a->bytes);

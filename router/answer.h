@@ -1,8 +1,10 @@
-/* answer.h - one request's token log and what becomes of it: text, stop strings, finish reason, usage.
+/* answer.h - one request's token log and what becomes of it: text, stop strings, finish reason,
+ * usage.
  *
- * Pure. Fed with step entries that carry the right attempt; checks the position, so that what is dropped, doubled or late upstream never
- * reaches a client. Text comes out in whole characters, with what may be the start of a stop string held back; one string of
- * text whether it is streamed or not.
+ * Pure. Fed with step entries that carry the right attempt; checks the position, so that what is
+ * dropped, doubled or late upstream never reaches a client. Text comes out in whole characters,
+ * with what may be the start of a stop string held back; one string of text whether it is streamed
+ * or not.
  */
 #ifndef EXA_ROUTER_ANSWER_H
 #define EXA_ROUTER_ANSWER_H
@@ -28,8 +30,9 @@ enum answer_event {
     ANSWER_MORE,    /* taken, goes on */
     ANSWER_DONE,    /* taken, finish_reason is set by the engine's finish */
     ANSWER_STOPPED, /* a stop string was met: the attempt is to be cancelled */
-    ANSWER_DROPPED, /* not the next position, or after the end: nothing changed. But the end of an attempt at a wrong position is
-                       ANSWER_FAILED: nothing more will come of it */
+    /* Not the next position, or after the end: nothing changed. (The end of an attempt at a wrong
+     * position is ANSWER_FAILED: nothing more would come of it.) */
+    ANSWER_DROPPED,
     ANSWER_REFUSED, /* the replica did not start it */
     ANSWER_FAILED,  /* error is filled */
 };

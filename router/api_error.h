@@ -26,7 +26,7 @@ struct api_error {
     const char *progress; /* borrowed until the error is written */
 };
 
-/* Fill and return -1, so that a validator can `return api_fail(...)`. param and code may be NULL. */
+/* Fill, return -1: a validator can `return api_fail(...)`. param and code may be NULL. */
 int api_fail(struct api_error *a, int status, const char *type, const char *param, const char *code,
              const char *fmt, ...) __attribute__((format(printf, 6, 7)));
 /* The whole JSON body. */

@@ -53,7 +53,7 @@ static int get_bool(const struct api_field *f, json_t *value, bool *out, struct 
     return 0;
 }
 
-/* --- fields that are used ------------------------------------------------------------------------------ */
+/* --- fields that are used --------------------------------------------------------------------- */
 
 TAKE(take_model)
 {
@@ -199,7 +199,7 @@ TAKE(take_n)
     return 0;
 }
 
-/* --- fields accepted in their neutral form only -------------------------------------------------------- */
+/* --- fields accepted in their neutral form only ----------------------------------------------- */
 
 TAKE(take_harmless)
 {

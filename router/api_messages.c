@@ -1,4 +1,5 @@
-/* api_messages.c - the prompt of a request: chat messages with text or text parts; a completion's text or token ids. */
+/* api_messages.c - the prompt of a request: chat messages with text or text parts; a completion's
+ * text or token ids. */
 #include "router/api_fields.h"
 
 #include <stdio.h>
@@ -25,7 +26,8 @@ static bool is_empty(const json_t *v)
     return json_is_null(v) || (json_is_array(v) && !json_array_size(v));
 }
 
-/* What a client sends back from an earlier answer (refusal, annotations, …) is fine while it says nothing. */
+/* What a client sends back from an earlier answer (refusal, annotations, …) is fine while it says
+ * nothing. */
 static int check_keys(json_t *message, const char *at, struct api_error *a)
 {
     static const char *const MUST_BE_EMPTY[] = {"refusal",          "annotations", "audio",

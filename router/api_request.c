@@ -1,4 +1,5 @@
-/* api_request.c - see api_request.h. One table of fields: name, endpoints, and the function that takes the value. */
+/* api_request.c - see api_request.h. One table of fields: name, endpoints, and the function that
+ * takes the value. */
 #include "router/api_request.h"
 
 #include "router/api_fields.h"
@@ -6,7 +7,8 @@
 
 #include <stdlib.h>
 
-/* Depth is checked before jansson, whose own limit (2,048) is deeper than any request and costs stack. */
+/* Depth is checked before jansson, whose own limit (2,048) is deeper than any request and costs
+ * stack. */
 static int check_depth(const char *s, size_t n, struct api_error *a)
 {
     int depth = 0;

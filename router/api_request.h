@@ -1,8 +1,10 @@
 /* api_request.h - a request body → a validated struct, or the error that the client gets.
  *
- * Pure; may run on any thread. Every field that would change the result and is not supported is refused by name, every unknown one too: nothing a
- * client asks for is dropped silently. null means absent. Source: OpenAI API reference, "Create chat completion" and "Create completion";
- * top_k, ignore_eos, min_tokens, repetition_penalty and min_p are vLLM's extensions (the last three in their neutral value only).
+ * Pure; may run on any thread. Every field that would change the result and is not supported is
+ * refused by name, every unknown one too: nothing a client asks for is dropped silently. null means
+ * absent. Source: OpenAI API reference, "Create chat completion" and "Create completion"; top_k,
+ * ignore_eos, min_tokens, repetition_penalty and min_p are vLLM's extensions (the last three in
+ * their neutral value only).
  */
 #ifndef EXA_ROUTER_API_REQUEST_H
 #define EXA_ROUTER_API_REQUEST_H
@@ -46,7 +48,8 @@ struct api_request {
 int api_request_parse(struct api_request *r, enum api_kind kind, const char *body, size_t n,
                       struct api_error *a);
 void api_request_fini(struct api_request *r);
-/* Free all texts and ids; numbers and flags stay. For requests that are prepared: they may run long. */
+/* Free all texts and ids; numbers and flags stay. For requests that are prepared: they may run
+ * long. */
 void api_request_drop_texts(struct api_request *r);
 
 #endif

@@ -40,7 +40,7 @@ void reply_put_whole(struct buf *b, const struct reply *r, const char *text, siz
     buf_puts(b, "}");
 }
 
-/* --- events -------------------------------------------------------------------------------------------- */
+/* --- events ----------------------------------------------------------------------------------- */
 
 static void event_begin(struct buf *b, const struct reply *r)
 {
@@ -105,7 +105,7 @@ void reply_put_error(struct buf *b, const struct api_error *a)
     buf_puts(b, "\n\n");
 }
 
-/* --- models -------------------------------------------------------------------------------------------- */
+/* --- models ----------------------------------------------------------------------------------- */
 
 void reply_put_model(struct buf *b, const struct model *m)
 {

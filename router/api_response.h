@@ -1,7 +1,8 @@
 /* api_response.h - answers as bytes: whole JSON, and server-sent events of a stream.
  *
- * Pure; written directly, without a JSON tree. Source: OpenAI API reference, "The chat completion object", "The chat completion chunk
- * object", "The completion object"; server-sent events: https://html.spec.whatwg.org/multipage/server-sent-events.html.
+ * Pure; written directly, without a JSON tree. Source: OpenAI API reference, "The chat completion
+ * object", "The chat completion chunk object", "The completion object"; server-sent events:
+ * https://html.spec.whatwg.org/multipage/server-sent-events.html.
  */
 #ifndef EXA_ROUTER_API_RESPONSE_H
 #define EXA_ROUTER_API_RESPONSE_H

@@ -1,4 +1,5 @@
-/* attempts.c - see attempts.h. The free list is first in, first out, so generations of one slot change slowly. */
+/* attempts.c - see attempts.h. The free list is first in, first out, so generations of one slot
+ * change slowly. */
 #include "router/attempts.h"
 
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* attempts.h - slots that name the running attempts: (slot, generation) → flight.
  *
- * A slot is used again with a new generation, so a late frame of an earlier attempt finds nobody. Pure; bounded at creation.
+ * A slot is used again with a new generation, so a late frame of an earlier attempt finds nobody.
+ * Pure; bounded at creation.
  */
 #ifndef EXA_ROUTER_ATTEMPTS_H
 #define EXA_ROUTER_ATTEMPTS_H

@@ -1,7 +1,8 @@
 /* flight.h - one completion request from its body to its last byte.
  *
- * Life: PREPARING (body → ids, maybe on the thread pool) → WAITING (for a replica) → RUNNING (an attempt is out) → gone. A refused attempt
- * goes back to WAITING. The loop thread owns flights; a flight whose client left while it is PREPARING stays until its job ends.
+ * Life: PREPARING (body → ids, maybe on the thread pool) → WAITING (for a replica) → RUNNING (an
+ * attempt is out) → gone. A refused attempt goes back to WAITING. The loop thread owns flights; a
+ * flight whose client left while it is PREPARING stays until its job ends.
  */
 #ifndef EXA_ROUTER_FLIGHT_H
 #define EXA_ROUTER_FLIGHT_H

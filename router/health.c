@@ -6,11 +6,17 @@
 
 #include <inttypes.h>
 
+static uint32_t n_live(const struct router *r)
+{
+    return table_n_live(r->table, UINT32_MAX, clock_now_us());
+}
+
 bool health_is_ready(const struct router *r)
 {
     uint8_t state = r->service.state;
     bool loading = !r->models->n && r->n_building;
-    return !r->draining && !loading && (state == SERVICE_READY || state == SERVICE_DEGRADED);
+    bool reached = state == SERVICE_READY || state == SERVICE_DEGRADED;
+    return reached && !r->draining && !loading && n_live(r);
 }
 
 void health_put_live(struct buf *b, const struct router *r)
@@ -72,9 +78,9 @@ void health_put_ready(struct buf *b, const struct router *r, bool detail)
     buf_puts(b, ",\"progress\":");
     json_put_string(b, s->progress);
     buf_printf(b,
-               ",\"n_ready\":%u,\"n_wanted\":%u,\"n_min\":%u,\"scheduler\":%s,\"draining\":%s,"
-               "\"n_running\":%u,\"n_waiting\":%u",
-               s->n_ready, s->n_wanted, s->n_min, r->scheduler ? "true" : "false",
+               ",\"n_ready\":%u,\"n_wanted\":%u,\"n_min\":%u,\"n_live\":%u,"
+               "\"scheduler\":%s,\"draining\":%s,\"n_running\":%u,\"n_waiting\":%u",
+               s->n_ready, s->n_wanted, s->n_min, n_live(r), r->scheduler ? "true" : "false",
                r->draining ? "true" : "false", r->n_flights, r->n_waiting);
     if (s->job_end_wall_s)
         buf_printf(b, ",\"job_end\":%" PRIu64, s->job_end_wall_s);

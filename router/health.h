@@ -4,7 +4,7 @@
 
 #include "router/state.h"
 
-/* READY or DEGRADED, and taking requests. */
+/* READY or DEGRADED, taking requests, and with a replica that this router can reach. */
 bool health_is_ready(const struct router *r);
 void health_put_live(struct buf *b, const struct router *r);
 /* detail: the replicas one by one, for those who have the key. */

@@ -1,81 +1,26 @@
 /* http_conn.c - see http_conn.h.
  *
- * States: READING (head or body) → BUSY (request handed out, further input is kept, bounded) → READING, or
- * LINGER (answer sent, our side shut; input is thrown away so that no reset destroys the answer) → CLOSING.
+ * States: READING (head or body) → BUSY (request handed out, further input is kept, bounded) →
+ * READING, or LINGER (answer sent, our side shut; input is thrown away so that no reset destroys
+ * the answer) → CLOSING.
  */
-#include "router/http_conn.h"
+#include "router/http_internal.h"
 
 #include "base/log.h"
 #include "router/http_wire.h"
 
-#include <netinet/tcp.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 
 enum {
-    READ_BYTES = 64 << 10,         /* one buffer for the whole loop */
-    PIPELINE_BYTES = 64 << 10,     /* kept while a request is busy; past it reading stops */
     WRITE_BACKLOG_BYTES = 1 << 20, /* a stream's unread output: past it the reader is too slow */
-    OUT_MAX_BYTES = 256 << 20,     /* a whole answer */
     SWALLOW_BYTES =
         64 << 10, /* a refused request's body that is read away to keep the connection */
-    LINGER_MS = 2000,
-    TICK_MS = 50,
-    MAX_OVERFLOW = 64, /* connections over the limit that are told 503 rather than just closed */
-    BACKLOG = 1024,
-};
-
-enum conn_state { CONN_READING, CONN_BUSY, CONN_LINGER, CONN_CLOSING };
-
-struct http_conn {
-    uv_tcp_t tcp;
-    struct http_server *server;
-    struct http_conn *prev, *next; /* all connections */
-    struct http_conn *next_resumed;
-    struct http_parser parser;
-    struct buf in;  /* input that came while busy */
-    struct buf out; /* output not yet handed to libuv */
-    uv_write_t write;
-    uint8_t *writing; /* owned; what `write` sends */
-    void *user;
-    uint64_t since_ms;   /* of the current wait: head, body part, idle, linger */
-    uint64_t request_ms; /* first byte of the current request */
-    uint64_t write_ms;   /* last time the write queue moved */
-    size_t write_queue;
-    uint8_t state;
-    bool answered, keep_alive, streaming, chunked, head_only;
-    bool failed, eof, resumed, overflow, reading, shut, used;
-};
-
-struct http_server {
-    uv_loop_t *loop;
-    uv_tcp_t listener;
-    uv_timer_t tick;
-    uv_idle_t idle; /* runs while connections wait in `resumed` */
-    struct http_config config;
-    struct http_handler handler;
-    struct http_conn *conns, *resumed;
-    uint32_t n_conns, n_overflow, n_handles;
-    uint16_t port;
-    bool draining, closing;
-    void (*done)(void *ctx);
-    void *done_ctx;
-    char read_buffer[READ_BYTES];
 };
 
 static void conn_flush(struct http_conn *c);
 static void conn_input(struct http_conn *c, const char *data, size_t n);
 
-/* --- end of a connection ------------------------------------------------------------------------------- */
-
-static void server_handle_closed(struct http_server *s)
-{
-    if (--s->n_handles)
-        return;
-    if (s->done)
-        s->done(s->done_ctx);
-    free(s);
-}
+/* --- end of a connection ---------------------------------------------------------------------- */
 
 static void on_conn_closed(uv_handle_t *h)
 {
@@ -95,7 +40,7 @@ static void on_conn_closed(uv_handle_t *h)
     buf_fini(&c->in);
     buf_fini(&c->out);
     free(c);
-    server_handle_closed(s);
+    http_server_handle_closed(s);
 }
 
 static void unlink_resumed(struct http_conn *c)
@@ -109,7 +54,7 @@ static void unlink_resumed(struct http_conn *c)
 }
 
 /* Only from the loop's top level: may call on_gone. */
-static void conn_close(struct http_conn *c)
+void http_conn_close(struct http_conn *c)
 {
     if (c->state == CONN_CLOSING)
         return;
@@ -156,7 +101,7 @@ static void conn_fail(struct http_conn *c)
     conn_resume_later(c);
 }
 
-/* --- writing ------------------------------------------------------------------------------------------- */
+/* --- writing ---------------------------------------------------------------------------------- */
 
 static size_t conn_backlog(const struct http_conn *c)
 {
@@ -205,7 +150,7 @@ static void conn_flush(struct http_conn *c)
     }
     size_t len;
     c->writing = buf_take(&c->out, &len);
-    buf_init(&c->out, OUT_MAX_BYTES);
+    buf_init(&c->out, HTTP_OUT_MAX_BYTES);
     b = uv_buf_init((char *)c->writing, (unsigned)len);
     c->write.data = c;
     c->write_ms = uv_now(c->server->loop);
@@ -216,7 +161,7 @@ static void conn_flush(struct http_conn *c)
     }
 }
 
-/* --- answering ----------------------------------------------------------------------------------------- */
+/* --- answering -------------------------------------------------------------------------------- */
 
 /* May the connection go on after this answer? */
 static bool conn_may_keep(const struct http_conn *c)
@@ -295,7 +240,7 @@ void http_conn_stream_end(struct http_conn *c, bool abort)
     answer_done(c);
 }
 
-static void conn_refuse(struct http_conn *c, int status, const char *reason)
+void http_conn_refuse(struct http_conn *c, int status, const char *reason)
 {
     struct buf b;
     buf_init(&b, 4096);
@@ -305,12 +250,12 @@ static void conn_refuse(struct http_conn *c, int status, const char *reason)
     buf_fini(&b);
 }
 
-/* --- reading ------------------------------------------------------------------------------------------- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 static void on_alloc(uv_handle_t *h, size_t want, uv_buf_t *b)
 {
     struct http_conn *c = h->data;
-    *b = uv_buf_init(c->server->read_buffer, READ_BYTES);
+    *b = uv_buf_init(c->server->read_buffer, HTTP_READ_BYTES);
 }
 
 static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *b)
@@ -326,7 +271,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *b)
     c->eof = true;
     if (n == UV_EOF && c->state == CONN_READING && !http_parser_is_idle(&c->parser) &&
         !c->answered) {
-        conn_refuse(c, 400, "the connection ended inside the request");
+        http_conn_refuse(c, 400, "the connection ended inside the request");
         return;
     }
     bool asked =
@@ -337,10 +282,10 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *b)
         conn_resume_later(c); /* what is still to be written goes out first */
         return;
     }
-    conn_close(c);
+    http_conn_close(c);
 }
 
-static void conn_set_reading(struct http_conn *c, bool on)
+void http_conn_set_reading(struct http_conn *c, bool on)
 {
     if (on == c->reading || c->eof)
         return;
@@ -401,7 +346,7 @@ static size_t conn_step(struct http_conn *c, const char *data, size_t n)
         break;
     case HTTP_REFUSED:
         if (!c->answered)
-            conn_refuse(c, c->parser.status, c->parser.reason);
+            http_conn_refuse(c, c->parser.status, c->parser.reason);
         else
             c->keep_alive = false; /* the rest of a refused request's body is malformed */
         break;
@@ -409,7 +354,8 @@ static size_t conn_step(struct http_conn *c, const char *data, size_t n)
     return used;
 }
 
-/* An answered request whose body is read through may be followed by the next one; else the connection parts. */
+/* An answered request whose body is read through may be followed by the next one; else the
+ * connection parts. */
 static bool conn_turn(struct http_conn *c)
 {
     if (!c->answered)
@@ -439,7 +385,7 @@ static void conn_input(struct http_conn *c, const char *data, size_t n)
         return;
     if (at < n)
         buf_put(&c->in, data + at, n - at);
-    conn_set_reading(c, c->in.len < PIPELINE_BYTES);
+    http_conn_set_reading(c, c->in.len < HTTP_PIPELINE_BYTES);
 }
 
 static void on_shutdown(uv_shutdown_t *req, int status)
@@ -454,7 +400,7 @@ static void conn_begin_linger(struct http_conn *c)
     c->state = CONN_LINGER;
     c->since_ms = uv_now(c->server->loop);
     buf_fini(&c->in);
-    conn_set_reading(c, true);
+    http_conn_set_reading(c, true);
     conn_resume_later(c);
 }
 
@@ -464,7 +410,7 @@ static void conn_linger(struct http_conn *c)
     if (c->writing || c->out.len)
         return;
     if (c->eof) {
-        conn_close(c);
+        http_conn_close(c);
         return;
     }
     if (c->shut)
@@ -474,7 +420,7 @@ static void conn_linger(struct http_conn *c)
     uv_shutdown_t *req = malloc(sizeof *req);
     if (!req || uv_shutdown(req, (uv_stream_t *)&c->tcp, on_shutdown)) {
         free(req);
-        conn_close(c);
+        http_conn_close(c);
     }
 }
 
@@ -483,7 +429,7 @@ static void conn_resume(struct http_conn *c)
     if (c->state == CONN_CLOSING)
         return;
     if (c->failed) {
-        conn_close(c);
+        http_conn_close(c);
         return;
     }
     if (c->state == CONN_LINGER) {
@@ -493,222 +439,14 @@ static void conn_resume(struct http_conn *c)
     if (c->answered || c->in.len) {
         size_t n;
         uint8_t *in = buf_take(&c->in, &n);
-        buf_init(&c->in, PIPELINE_BYTES + READ_BYTES);
+        buf_init(&c->in, HTTP_PIPELINE_BYTES + HTTP_READ_BYTES);
         conn_input(c, (const char *)in, n);
         free(in);
     } else if (c->state == CONN_READING) {
-        conn_set_reading(c, true);
+        http_conn_set_reading(c, true);
     }
     if (c->eof && c->state == CONN_READING && !c->writing && !c->answered)
-        conn_close(c);
-}
-
-/* --- time ---------------------------------------------------------------------------------------------- */
-
-/* While reading is stopped no EOF is seen: ask the kernel whether the client has left. */
-static bool conn_peer_left(const struct http_conn *c)
-{
-    uv_os_fd_t fd;
-    struct tcp_info info;
-    socklen_t n = sizeof info;
-    if (c->reading || c->eof || uv_fileno((const uv_handle_t *)&c->tcp, &fd) ||
-        getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n))
-        return false;
-    return info.tcpi_state != TCP_ESTABLISHED;
-}
-
-static void conn_tick_reading(struct http_conn *c, uint64_t now)
-{
-    const struct http_config *cfg = &c->server->config;
-    uint64_t waited = now - c->since_ms;
-    if (c->answered) {
-        if (waited > cfg->header_timeout_ms)
-            conn_close(c); /* the body of a refused request does not come */
-    } else if (http_parser_is_idle(&c->parser)) {
-        bool fresh = !c->used;
-        if (waited > (fresh ? cfg->header_timeout_ms : cfg->idle_timeout_ms) ||
-            (c->server->draining && !c->writing && !c->out.len && !fresh))
-            conn_close(c);
-    } else if (http_parser_in_head(&c->parser)) {
-        if (now - c->request_ms > cfg->header_timeout_ms)
-            conn_refuse(c, 408, "the request head did not arrive in time");
-    } else if (waited > cfg->header_timeout_ms || now - c->request_ms > cfg->body_timeout_ms) {
-        conn_refuse(c, 408, "the request body did not arrive in time");
-    }
-}
-
-static void conn_tick(struct http_conn *c, uint64_t now)
-{
-    if (c->writing) {
-        size_t queue = uv_stream_get_write_queue_size((uv_stream_t *)&c->tcp);
-        if (queue != c->write_queue)
-            c->write_ms = now;
-        c->write_queue = queue;
-        if (now - c->write_ms > c->server->config.idle_timeout_ms) {
-            conn_close(c);
-            return;
-        }
-    }
-    if (c->state == CONN_LINGER && c->shut && now - c->since_ms > LINGER_MS)
-        conn_close(c);
-    else if (c->state == CONN_READING)
-        conn_tick_reading(c, now);
-    else if (c->state == CONN_BUSY && conn_peer_left(c))
-        conn_close(c);
-}
-
-static void on_tick(uv_timer_t *t)
-{
-    struct http_server *s = t->data;
-    uint64_t now = uv_now(s->loop);
-    for (struct http_conn *c = s->conns, *next; c; c = next) {
-        next = c->next; /* closing unlinks only after the loop turns */
-        if (c->state != CONN_CLOSING)
-            conn_tick(c, now);
-    }
-    s->handler.on_tick(s->handler.ctx, now);
-}
-
-/* --- accepting ----------------------------------------------------------------------------------------- */
-
-static struct http_conn *conn_create(struct http_server *s)
-{
-    struct http_conn *c = calloc(1, sizeof *c);
-    if (!c)
-        return NULL;
-    if (uv_tcp_init(s->loop, &c->tcp)) {
-        free(c);
-        return NULL;
-    }
-    c->tcp.data = c;
-    c->server = s;
-    http_parser_init(&c->parser, s->config.max_body_bytes);
-    buf_init(&c->in, PIPELINE_BYTES + READ_BYTES);
-    buf_init(&c->out, OUT_MAX_BYTES);
-    c->since_ms = c->request_ms = uv_now(s->loop);
-    c->next = s->conns;
-    if (s->conns)
-        s->conns->prev = c;
-    s->conns = c;
-    s->n_handles++;
-    c->overflow = s->n_conns >= s->config.max_connections;
-    if (c->overflow)
-        s->n_overflow++;
-    else
-        s->n_conns++;
-    return c;
-}
-
-static void on_connection(uv_stream_t *listener, int status)
-{
-    struct http_server *s = listener->data;
-    if (status < 0 || s->closing) {
-        log_warn("http: accept failed: %s", uv_strerror(status));
-        return;
-    }
-    struct http_conn *c = conn_create(s);
-    if (!c) {
-        log_warn("http: out of memory for a connection");
-        return;
-    }
-    if (uv_accept(listener, (uv_stream_t *)&c->tcp) ||
-        (c->overflow && s->n_overflow > MAX_OVERFLOW)) {
-        conn_close(c);
-        return;
-    }
-    uv_tcp_nodelay(&c->tcp, 1);
-    conn_set_reading(c, true);
-    if (c->overflow)
-        conn_refuse(c, 503, "too many connections");
-}
-
-static int server_listen(struct http_server *s, struct err *e)
-{
-    const struct http_config *cfg = &s->config;
-    struct sockaddr_storage addr;
-    if (uv_ip4_addr(cfg->listen, cfg->port, (struct sockaddr_in *)&addr) &&
-        uv_ip6_addr(cfg->listen, cfg->port, (struct sockaddr_in6 *)&addr))
-        return err_set(e, ERR_CONFIG, "listen address %s is no IPv4 or IPv6 address", cfg->listen);
-    int rc = uv_tcp_bind(&s->listener, (struct sockaddr *)&addr, 0);
-    if (!rc)
-        rc = uv_listen((uv_stream_t *)&s->listener, BACKLOG, on_connection);
-    if (rc)
-        return err_set(e, ERR_SYS, "cannot listen on %s port %u: %s", cfg->listen, cfg->port,
-                       uv_strerror(rc));
-    int len = sizeof addr;
-    uv_tcp_getsockname(&s->listener, (struct sockaddr *)&addr, &len);
-    s->port = ntohs(addr.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&addr)->sin6_port
-                                               : ((struct sockaddr_in *)&addr)->sin_port);
-    return 0;
-}
-
-int http_server_create(struct http_server **out, uv_loop_t *loop, const struct http_config *cfg,
-                       const struct http_handler *h, struct err *e)
-{
-    struct http_server *s = calloc(1, sizeof *s);
-    if (!s)
-        return err_set(e, ERR_NOMEM, "out of memory for the HTTP server");
-    s->loop = loop;
-    s->config = *cfg;
-    s->handler = *h;
-    if (uv_tcp_init(loop, &s->listener)) {
-        free(s);
-        return err_set(e, ERR_SYS, "cannot make a socket");
-    }
-    uv_timer_init(loop, &s->tick);
-    uv_idle_init(loop, &s->idle);
-    s->listener.data = s->tick.data = s->idle.data = s;
-    s->n_handles = 3;
-    int rc = server_listen(s, e);
-    if (rc) {
-        http_server_close(s, NULL, NULL);
-        return rc;
-    }
-    uv_timer_start(&s->tick, on_tick, TICK_MS, TICK_MS);
-    *out = s;
-    return 0;
-}
-
-static void on_server_handle_closed(uv_handle_t *h)
-{
-    server_handle_closed(h->data);
-}
-
-void http_server_close(struct http_server *s, void (*done)(void *ctx), void *ctx)
-{
-    s->closing = true;
-    s->done = done;
-    s->done_ctx = ctx;
-    for (struct http_conn *c = s->conns, *next; c; c = next) {
-        next = c->next;
-        conn_close(c);
-    }
-    uv_close((uv_handle_t *)&s->listener, on_server_handle_closed);
-    uv_close((uv_handle_t *)&s->tick, on_server_handle_closed);
-    uv_close((uv_handle_t *)&s->idle, on_server_handle_closed);
-}
-
-void http_server_drain(struct http_server *s)
-{
-    s->draining = true;
-}
-
-uint16_t http_server_port(const struct http_server *s)
-{
-    return s->port;
-}
-
-uint32_t http_server_n_connections(const struct http_server *s)
-{
-    return s->n_conns;
-}
-
-uint32_t http_server_n_unsent(const struct http_server *s)
-{
-    uint32_t n = 0;
-    for (const struct http_conn *c = s->conns; c; c = c->next)
-        n += c->state != CONN_CLOSING && (c->writing || c->out.len);
-    return n;
+        http_conn_close(c);
 }
 
 void http_conn_set_user(struct http_conn *c, void *user)

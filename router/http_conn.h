@@ -1,8 +1,10 @@
-/* http_conn.h - listener and connections over libuv: reading, timeouts, keep-alive, pipelining, bounded writing.
+/* http_conn.h - listener and connections over libuv: reading, timeouts, keep-alive, pipelining,
+ * bounded writing.
  *
- * Requests of one connection are handed out one at a time, so pipelined ones are answered in order and a connection has at most one
- * unanswered request ("busy"). One loop thread. Handlers are called from the loop's top level only, never from inside an
- * http_conn_* call, so a handler may be in the middle of its own lists when it answers.
+ * Requests of one connection are handed out one at a time, so pipelined ones are answered in order
+ * and a connection has at most one unanswered request ("busy"). One loop thread. Handlers are
+ * called from the loop's top level only, never from inside an http_conn_* call, so a handler may be
+ * in the middle of its own lists when it answers.
  */
 #ifndef EXA_ROUTER_HTTP_CONN_H
 #define EXA_ROUTER_HTTP_CONN_H
@@ -26,11 +28,13 @@ struct http_config {
 
 struct http_handler {
     void *ctx;
-    /* The head is there; may answer at once (wrong key, unknown path), then on_request is not called. */
+    /* The head is there; may answer at once (wrong key, unknown path), then on_request is not
+     * called. */
     void (*on_head)(void *ctx, struct http_conn *c, const struct http_head *h);
-    /* The whole request is there. Answer now or later; c stays valid until it is answered or on_gone. */
+    /* The whole request is there. Answer now or later; c stays valid until it is answered or
+     * on_gone. */
     void (*on_request)(void *ctx, struct http_conn *c, const struct http_head *h);
-    /* The client of an unanswered request left, or reads too slowly. c is not to be used any more. */
+    /* The client of an unanswered request left, or reads too slowly. c is not used any more. */
     void (*on_gone)(void *ctx, struct http_conn *c);
     /* HTTP-level refusal: write the body that goes with status and reason. */
     void (*put_error)(void *ctx, struct buf *b, int status, const char *reason);
@@ -45,7 +49,7 @@ uint32_t http_server_n_unsent(const struct http_server *s);
 uint32_t http_server_n_connections(const struct http_server *s);
 /* Answers carry Connection: close from now on; idle connections are closed. */
 void http_server_drain(struct http_server *s);
-/* Close everything; busy requests get on_gone. Frees when every handle is closed, then calls done. */
+/* Close everything; busy requests get on_gone. Frees when all handles are closed, calls done. */
 void http_server_close(struct http_server *s, void (*done)(void *ctx), void *ctx);
 
 void http_conn_set_user(struct http_conn *c, void *user);
@@ -59,7 +63,8 @@ void http_conn_respond(struct http_conn *c, int status, const char *extra, const
 void http_conn_stream_begin(struct http_conn *c, const char *extra);
 void http_conn_stream_put(struct http_conn *c, const void *data, size_t n);
 void http_conn_flush(struct http_conn *c);
-/* Send what was put and finish. abort: no end mark, and the connection closes, so that nobody takes it for whole. */
+/* Send what was put and finish. abort: no end mark, and the connection closes, so that nobody takes
+ * it for whole. */
 void http_conn_stream_end(struct http_conn *c, bool abort);
 
 #endif

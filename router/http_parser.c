@@ -1,7 +1,8 @@
 /* http_parser.c - see http_parser.h.
  *
- * The head is gathered first, up to its empty line, by a small scanner that enforces the limits; llhttp then sees it whole, so
- * its spans are contiguous and can be kept as slices. The body is fed as it comes.
+ * The head is gathered first, up to its empty line, by a small scanner that enforces the limits;
+ * llhttp then sees it whole, so its spans are contiguous and can be kept as slices. The body is fed
+ * as it comes.
  */
 #include "router/http_parser.h"
 
@@ -32,7 +33,7 @@ static struct http_slice slice_trim(struct http_slice s)
     return s;
 }
 
-/* --- llhttp callbacks --------------------------------------------------------------------------------- */
+/* --- llhttp callbacks ------------------------------------------------------------------------- */
 
 static struct http_parser *self(llhttp_t *l)
 {
@@ -143,7 +144,7 @@ static const llhttp_settings_t SETTINGS = {
     .on_message_complete = on_message_complete,
 };
 
-/* --- the head ------------------------------------------------------------------------------------------ */
+/* --- the head --------------------------------------------------------------------------------- */
 
 static enum http_event llhttp_refusal(struct http_parser *p)
 {
@@ -278,7 +279,7 @@ static enum http_event feed_head(struct http_parser *p, const char *data, size_t
     return parse_head(p);
 }
 
-/* --- the body ------------------------------------------------------------------------------------------ */
+/* --- the body --------------------------------------------------------------------------------- */
 
 static enum http_event feed_body(struct http_parser *p, const char *data, size_t n, size_t *used)
 {
@@ -304,7 +305,7 @@ static enum http_event feed_body(struct http_parser *p, const char *data, size_t
     return HTTP_BODY_DONE;
 }
 
-/* --- public -------------------------------------------------------------------------------------------- */
+/* --- public ----------------------------------------------------------------------------------- */
 
 void http_parser_init(struct http_parser *p, size_t max_body_bytes)
 {

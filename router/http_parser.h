@@ -1,8 +1,9 @@
 /* http_parser.h - HTTP/1.x requests from bytes: heads, bodies and limits, without sockets.
  *
- * llhttp reads the grammar; this adds what it leaves open: size limits, Host required, no obs-fold, no bare CR or LF in a
- * head (RFC 9112 sections 2.2 and 5.2 allow refusing both), one transfer coding. Each message starts a fresh llhttp, so nothing
- * leaks from one request of a connection to the next. Not thread-safe; memory is only held while a request is under way.
+ * llhttp reads the grammar; this adds what it leaves open: size limits, Host required, no obs-fold,
+ * no bare CR or LF in a head (RFC 9112 sections 2.2 and 5.2 allow refusing both), one transfer
+ * coding. Each message starts a fresh llhttp, so nothing leaks from one request of a connection to
+ * the next. Not thread-safe; memory is only held while a request is under way.
  */
 #ifndef EXA_ROUTER_HTTP_PARSER_H
 #define EXA_ROUTER_HTTP_PARSER_H
@@ -67,7 +68,8 @@ void http_parser_init(struct http_parser *p, size_t max_body_bytes);
 void http_parser_fini(struct http_parser *p);
 /* Give up the finished request and wait for the next head. */
 void http_parser_next(struct http_parser *p);
-/* Consume some of data[n]; *used says how much. Call again with the rest while the event is HTTP_HEAD_DONE. */
+/* Consume some of data[n]; *used says how much. Call again with the rest while the event is
+ * HTTP_HEAD_DONE. */
 enum http_event http_parser_feed(struct http_parser *p, const char *data, size_t n, size_t *used);
 /* No byte of a request has arrived yet. */
 bool http_parser_is_idle(const struct http_parser *p);

@@ -1,4 +1,5 @@
-/* json_text.c - see json_text.h. Runs of plain bytes are copied whole; only what must be escaped is looked at singly. */
+/* json_text.c - see json_text.h. Runs of plain bytes are copied whole; only what must be escaped is
+ * looked at singly. */
 #include "router/json_text.h"
 
 #include <stdbool.h>

@@ -1,7 +1,8 @@
 /* models.h - the models a router speaks for: name, tokenizer, chat template, context.
  *
- * A model is immutable once built; a set is an immutable list of models. Counts of references are touched on the loop thread only; a job
- * on the thread pool uses a set that the loop thread holds for it.
+ * A model is immutable once built; a set is an immutable list of models. Counts of references are
+ * touched on the loop thread only; a job on the thread pool uses a set that the loop thread holds
+ * for it.
  */
 #ifndef EXA_ROUTER_MODELS_H
 #define EXA_ROUTER_MODELS_H
@@ -26,7 +27,8 @@ struct model {
     uint32_t eog[MSG_MAX_STOP_IDS];
 };
 
-/* May take long (hundreds of milliseconds for a large vocabulary): not on the loop thread while it serves. One reference. */
+/* May take long (hundreds of milliseconds for a large vocabulary): not on the loop thread while it
+ * serves. One reference. */
 int model_build(struct model **out, const struct msg_model *m, uint64_t created_s, struct err *e);
 struct model *model_ref(struct model *m);
 void model_unref(struct model *m);
@@ -40,7 +42,8 @@ struct model_set {
 struct model_set *model_set_create(void); /* empty; NULL: out of memory */
 struct model_set *model_set_ref(struct model_set *s);
 void model_set_unref(struct model_set *s);
-/* A new set with m added, or in the place of the model of the same deployment. Takes no reference from the caller. NULL: full or no memory. */
+/* A new set with m added, or in the place of the model of the same deployment. Takes no reference
+ * from the caller. NULL: full or no memory. */
 struct model_set *model_set_with(const struct model_set *s, struct model *m);
 struct model *model_set_find(const struct model_set *s, const char *name, size_t n);
 

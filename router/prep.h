@@ -1,6 +1,7 @@
 /* prep.h - from a body to what an engine gets: validated request, prompt ids, limit of tokens.
  *
- * Pure; runs on the loop thread for small bodies and on the thread pool for others (PREP_INLINE_BYTES), so the loop never stalls.
+ * Pure; runs on the loop thread for small bodies and on the thread pool for others
+ * (PREP_INLINE_BYTES), so the loop never stalls.
  */
 #ifndef EXA_ROUTER_PREP_H
 #define EXA_ROUTER_PREP_H

@@ -28,7 +28,7 @@ uint64_t router_random(struct router *r)
     return x ^ x >> 31;
 }
 
-/* --- readiness ----------------------------------------------------------------------------------------- */
+/* --- readiness -------------------------------------------------------------------------------- */
 
 bool router_refuses(struct router *r, struct api_error *a)
 {
@@ -68,7 +68,7 @@ void router_on_scheduler(struct router *r, bool present)
     r->scheduler = present;
 }
 
-/* --- models -------------------------------------------------------------------------------------------- */
+/* --- models ----------------------------------------------------------------------------------- */
 
 struct build_job {
     uv_work_t work;
@@ -155,7 +155,7 @@ void router_on_model(struct router *r, const struct msg_model *m)
         on_built(&j->work, UV_ENOMEM);
 }
 
-/* --- replicas ------------------------------------------------------------------------------------------ */
+/* --- replicas --------------------------------------------------------------------------------- */
 
 static void on_replica_lost(void *ctx, const struct table_lost *l)
 {
@@ -188,7 +188,7 @@ void router_on_steps(struct router *r, uint32_t worker, const void *body, size_t
     flights_on_steps(r, worker, body, n);
 }
 
-/* --- life ---------------------------------------------------------------------------------------------- */
+/* --- life ------------------------------------------------------------------------------------- */
 
 static void on_gone(void *ctx, struct http_conn *c)
 {

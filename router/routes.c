@@ -31,7 +31,7 @@ static const struct {
 };
 static const char MODEL_PREFIX[] = "/v1/models/";
 
-/* --- the request target -------------------------------------------------------------------------------- */
+/* --- the request target ----------------------------------------------------------------------- */
 
 /* The path: without "http://host" of the absolute form and without query. */
 static struct http_slice url_path(struct http_slice url)
@@ -95,7 +95,7 @@ static size_t percent_decode(struct http_slice s, char *out, size_t cap)
     return n;
 }
 
-/* --- keys and ids -------------------------------------------------------------------------------------- */
+/* --- keys and ids ----------------------------------------------------------------------------- */
 
 static bool has_key(const struct router *r, const struct http_head *h)
 {
@@ -127,7 +127,7 @@ void routes_request_id(struct router *r, const struct http_head *h,
                  router_random(r));
 }
 
-/* --- answers ------------------------------------------------------------------------------------------- */
+/* --- answers ---------------------------------------------------------------------------------- */
 
 static void respond_error_with(struct http_conn *c, const struct api_error *a,
                                const char *request_id, const char *header)
@@ -192,7 +192,7 @@ static void respond_ready(struct router *r, struct http_conn *c, const struct ht
     respond_json(c, ready ? 200 : 503, b, ready ? extra : more);
 }
 
-/* --- handlers ------------------------------------------------------------------------------------------ */
+/* --- handlers --------------------------------------------------------------------------------- */
 
 static bool is_json(struct http_slice type)
 {

@@ -1,4 +1,5 @@
-/* table.c - see table.h. Rows lie in an array in no order; a small hash finds them by (deployment, replica). */
+/* table.c - see table.h. Rows lie in an array in no order; a small hash finds them by (deployment,
+ * replica). */
 #include "router/table.h"
 
 #include <stdio.h>
@@ -57,7 +58,7 @@ void table_destroy(struct table *t)
     free(t);
 }
 
-/* --- rows ---------------------------------------------------------------------------------------------- */
+/* --- rows ------------------------------------------------------------------------------------- */
 
 static uint32_t bucket_of(const struct table *t, uint32_t deployment, uint32_t replica)
 {
@@ -84,7 +85,8 @@ static void bucket_add(struct table *t, uint32_t i)
     t->buckets[b] = i;
 }
 
-/* Removal is rare (a replica is re-placed or its worker lost): building anew keeps the probing simple. */
+/* Removal is rare (a replica is re-placed or its worker lost): building anew keeps the probing
+ * simple. */
 static void buckets_rebuild(struct table *t)
 {
     for (uint32_t b = 0; b < t->n_buckets; b++)
@@ -191,7 +193,7 @@ static void rows_forget(struct table *t, uint32_t worker, const struct msg_heart
         buckets_rebuild(t);
 }
 
-/* --- workers ------------------------------------------------------------------------------------------- */
+/* --- workers ---------------------------------------------------------------------------------- */
 
 static struct table_worker *worker_get(struct table *t, uint32_t member)
 {
@@ -258,7 +260,7 @@ void table_on_unreachable(struct table *t, uint32_t worker, uint64_t now_us)
         w->unreachable_until_us = now_us + TABLE_UNREACHABLE_MS * 1000u;
 }
 
-/* --- picking ------------------------------------------------------------------------------------------- */
+/* --- picking ---------------------------------------------------------------------------------- */
 
 static bool row_is_live(const struct table *t, const struct table_row *r, uint64_t now_us)
 {
@@ -313,7 +315,8 @@ bool table_pick(struct table *t, uint32_t deployment, const uint32_t *avoid, uin
     uint32_t n_found = 0;
     if (!t->n_rows)
         return false;
-    /* A few random probes usually find enough; a nearly full table is walked once from a random start. */
+    /* A few random probes usually find enough; a nearly full table is walked once from a random
+     * start. */
     for (uint32_t k = 0; k < PROBES && n_found < TABLE_SAMPLES; k++) {
         const struct table_row *r = &t->rows[draw(t, t->n_rows)];
         if (!row_can_take(t, r, deployment, avoid, n_avoid, now_us))
@@ -380,7 +383,8 @@ uint32_t table_n_live(const struct table *t, uint32_t deployment, uint64_t now_u
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < t->n_rows; i++)
-        n += t->rows[i].load.deployment == deployment && row_is_live(t, &t->rows[i], now_us);
+        n += (deployment == UINT32_MAX || t->rows[i].load.deployment == deployment) &&
+             row_is_live(t, &t->rows[i], now_us);
     return n;
 }
 

@@ -1,8 +1,9 @@
 /* table.h - which replicas there are, how loaded they are, and which one takes the next request.
  *
- * Pure: no sockets, no clock; time comes in with each call, randomness from the seed. Fed by heartbeats. Of each (deployment, replica) only
- * the highest epoch seen counts. A pick samples a few replicas and takes the one with the largest remaining token budget: what its last
- * heartbeat said is free, less what this router has put on it since (power of d choices, Mitzenmacher 2001).
+ * Pure: no sockets, no clock; time comes in with each call, randomness from the seed. Fed by
+ * heartbeats. Of each (deployment, replica) only the highest epoch seen counts. A pick samples a
+ * few replicas and takes the one with the largest remaining token budget: what its last heartbeat
+ * said is free, less what this router has put on it since (power of d choices, Mitzenmacher 2001).
  */
 #ifndef EXA_ROUTER_TABLE_H
 #define EXA_ROUTER_TABLE_H
@@ -39,7 +40,8 @@ struct table_worker {
     char host[MSG_HOST_BYTES], rack[MSG_RACK_BYTES];
 };
 
-/* Who has been running on what is no more: the owner of requests ends them. epoch and incarnation are the lost ones. */
+/* Who has been running on what is no more: the owner of requests ends them. epoch and incarnation
+ * are the lost ones. */
 struct table_lost {
     uint32_t worker, deployment, replica;
     uint64_t epoch;
@@ -67,12 +69,13 @@ struct table_pick {
 /* avoid[n_avoid]: replicas that refused this request. false: none can take it now. */
 bool table_pick(struct table *t, uint32_t deployment, const uint32_t *avoid, uint32_t n_avoid,
                 uint64_t now_us, struct table_pick *out);
-/* An attempt of `tokens` (prompt and expected output) went to p / ended. A row that has changed since is left alone. */
+/* An attempt of `tokens` (prompt and expected output) went to p / ended. A row that has changed
+ * since is left alone. */
 void table_commit(struct table *t, const struct table_pick *p, uint32_t tokens);
 void table_release(struct table *t, const struct table_pick *p, uint32_t tokens);
 void table_on_refused(struct table *t, const struct table_pick *p);
 
-/* How many replicas of the deployment are ready on workers heard of lately. */
+/* Ready replicas of the deployment (UINT32_MAX: of any) on workers heard of lately. */
 uint32_t table_n_live(const struct table *t, uint32_t deployment, uint64_t now_us);
 uint32_t table_n_rows(const struct table *t);
 const struct table_row *table_row(const struct table *t, uint32_t i);

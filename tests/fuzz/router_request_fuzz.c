@@ -1,4 +1,5 @@
-/* router_request_fuzz.c - what a client may send: HTTP bytes through the parser, JSON bodies through validation, template and tokenizer.
+/* router_request_fuzz.c - what a client may send: HTTP bytes through the parser, JSON bodies
+ * through validation, template and tokenizer.
  *
  * The first byte says how the rest is cut into pieces, as a network would. No sockets.
  */

@@ -1,7 +1,8 @@
 /* byte_model.h - a tiny tokenizer for tests: three control tokens, then one token for each byte.
  *
- * Ids: 0 <|endoftext|>, 1 <|im_start|>, 2 <|im_end|> (end of generation: 0 and 2), 3 + b for byte b. With it tests write token
- * streams by hand, split characters between tokens, and need no model file. The chat template is ChatML.
+ * Ids: 0 <|endoftext|>, 1 <|im_start|>, 2 <|im_end|> (end of generation: 0 and 2), 3 + b for byte
+ * b. With it tests write token streams by hand, split characters between tokens, and need no model
+ * file. The chat template is ChatML.
  */
 #ifndef EXA_TESTS_BYTE_MODEL_H
 #define EXA_TESTS_BYTE_MODEL_H
@@ -14,7 +15,7 @@
 
 enum { BYTE_MODEL_EOS = 2, BYTE_MODEL_FIRST = 3, BYTE_MODEL_VOCAB = 256 + 3 };
 
-/* GPT-2's byte alphabet: printable Latin-1 stands for itself, the rest for U+0100 and on, in order. */
+/* GPT-2's byte alphabet: printable Latin-1 stands for itself, the rest for U+0100 …, in order. */
 static inline void byte_model_letter(int b, char out[4])
 {
     int next = 0x100, cp = 0;

@@ -1,7 +1,8 @@
 /* fake_engine.h - an engine without a model, for tests of the router: it says the prompt back.
  *
- * The answer is the prompt's tokens (end-of-generation and control ids left out), starting at seed % n where the temperature is not 0, one token a
- * step and request; then the first stop id, or, with ignore_eos, the prompt again until max_tokens. Some seeds ask for trouble.
+ * The answer is the prompt's tokens (end-of-generation and control ids left out), starting at seed
+ * % n where the temperature is not 0, one token a step and request; then the first stop id, or,
+ * with ignore_eos, the prompt again until max_tokens. Some seeds ask for trouble.
  */
 #ifndef EXA_TESTS_FAKE_ENGINE_H
 #define EXA_TESTS_FAKE_ENGINE_H

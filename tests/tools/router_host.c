@@ -1,10 +1,13 @@
-/* router_host.c - a router with one engine in one process: something to talk to without Slurm, MPI or UCX.
+/* router_host.c - a router with one engine in one process: something to talk to without Slurm, MPI
+ * or UCX.
  *
- *   router_host --fake                        an engine that says the prompt back (fake_engine.h), byte-level tokens
- *   router_host --model FILE.gguf [--fake]    the model's own tokenizer; without --fake its weights too (image in --cache DIR)
+ *   router_host --fake            an engine that says the prompt back, byte-level tokens
+ *   router_host --model GGUF      the model itself (its image in --cache DIR)
+ *   router_host --model GGUF --fake   the model's tokenizer, but the engine says the prompt back
  *
- * Prints "listening PORT" once bound. SIGUSR1: the worker is lost (and comes back with the next heartbeat). SIGUSR2: heartbeats stop or go on.
- * SIGTERM: drain, then exit 0. The engine has its own thread; two bounded queues lie between.
+ * Prints "listening PORT" once bound. SIGUSR1: the worker is lost (and comes back with the next
+ * heartbeat). SIGUSR2: heartbeats stop or go on. SIGTERM: drain, then exit 0. The engine has a
+ * thread of its own; two bounded queues lie between.
  */
 #include "base/clock.h"
 #include "base/log.h"
@@ -65,7 +68,7 @@ static struct item *item_make(const void *data, size_t n)
     return it;
 }
 
-/* --- engine thread ------------------------------------------------------------------------------------- */
+/* --- engine thread ---------------------------------------------------------------------------- */
 
 static void put_result(void *ctx, const struct step_result *r)
 {
@@ -177,7 +180,7 @@ static void *engine_thread(void *arg)
     return NULL;
 }
 
-/* --- loop thread --------------------------------------------------------------------------------------- */
+/* --- loop thread ------------------------------------------------------------------------------ */
 
 static int link_send(struct host *h, const void *body, size_t n, bool is_cancel, struct err *e)
 {
@@ -260,7 +263,7 @@ static void on_signal(uv_signal_t *s, int signum)
     }
 }
 
-/* --- start --------------------------------------------------------------------------------------------- */
+/* --- start ------------------------------------------------------------------------------------ */
 
 static int build_image(struct host *h, struct gguf *g, char *path, size_t cap, struct err *e)
 {

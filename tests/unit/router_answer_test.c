@@ -1,4 +1,5 @@
-/* router_answer_test.c - step entries in, text and finish out; and what comes out as JSON and events. */
+/* router_answer_test.c - step entries in, text and finish out; and what comes out as JSON and
+ * events. */
 #include "router/answer.h"
 #include "router/api_response.h"
 #include "router/attempts.h"

@@ -1,4 +1,5 @@
-/* router_flow_test.c - a whole router on loopback, its workers played by the test: every submit and cancel is seen, every frame is written by hand. */
+/* router_flow_test.c - a whole router on loopback, its workers played by the test: every submit and
+ * cancel is seen, every frame is written by hand. */
 #include "base/clock.h"
 #include "router/state.h" /* counters */
 #include "tests/tools/byte_model.h"
@@ -160,7 +161,7 @@ static void stop(void)
     assert_int_equal(uv_loop_close(&w.loop), 0);
 }
 
-/* --- a client ------------------------------------------------------------------------------------------ */
+/* --- a client --------------------------------------------------------------------------------- */
 
 struct client {
     int fd;
@@ -214,7 +215,7 @@ static const char *ask(bool stream)
                       "\"END\",\"seed\":9}");
 }
 
-/* --- a worker ------------------------------------------------------------------------------------------ */
+/* --- a worker --------------------------------------------------------------------------------- */
 
 static void put_entry(struct buf *b, const struct sent *s, uint32_t position, const char *text,
                       uint8_t finish)
@@ -250,7 +251,7 @@ static void step(const struct sent *s, uint32_t position, const char *text, uint
     step_from(s->worker, s->epoch, s, position, text, finish);
 }
 
-/* --- tests --------------------------------------------------------------------------------------------- */
+/* --- tests ------------------------------------------------------------------------------------ */
 
 static struct client c, d;
 
@@ -327,7 +328,7 @@ static void test_client_leaves(void **state)
         assert_int_equal(router_n_running(w.router), 0);
         step(&w.sent[0], 3, "x", FINISH_NONE);
     }
-    /* one that sent a pile of pipelined requests and left: reading had stopped, so no EOF was seen */
+    /* one that sent a pile of pipelined requests and left: reading had stopped, no EOF was seen */
     static char pile[200000];
     size_t n = 0;
     w.n_sent = 0;
@@ -398,7 +399,7 @@ static void test_refused_goes_elsewhere(void **state)
     step(&w.sent[1], 0, "ok$", FINISH_STOP);
     EXPECT(&c, "\"text\":\"ok\"");
     close(c.fd);
-    /* a worker that cannot be reached is left alone; the request waits and is served when one can */
+    /* a worker that cannot be reached is left alone; the request waits until one can */
     w.submit_rc = ERR_PEER;
     client_open(&c, ask(false));
     TURN_UNTIL(w.n_sent == 4);
@@ -496,6 +497,10 @@ static void test_not_ready(void **state)
     assert_null(strstr(c.text, "replicas\":["));
     close(c.fd);
     service(SERVICE_DEGRADED);
+    client_open(&c, "GET /health/ready HTTP/1.1\r\nHost: x\r\n\r\n");
+    EXPECT(&c, "\"n_live\":0"); /* the service may be, but no replica is in reach of this router */
+    assert_non_null(strstr(c.text, "HTTP/1.1 503 "));
+    close(c.fd);
     ready(7, 1);
     client_open(&c, "GET /health/ready HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer k\r\n\r\n");
     EXPECT(&c, "HTTP/1.1 200 ");
@@ -669,7 +674,7 @@ static void test_pipelined_in_order(void **state)
     stop();
 }
 
-/* A client that does not read: its stream is given up at the bound, not kept in memory without end. */
+/* A client that does not read: its stream is given up at the bound, not kept without end. */
 static void test_slow_reader(void **state)
 {
     start_with((struct router_config){0}, 1 << 20);
@@ -694,7 +699,7 @@ static void test_slow_reader(void **state)
 
 static void test_queue_is_bounded(void **state)
 {
-    /* No replica: everything waits. The queue's bound is met by the counter, not by 1,024 sockets. */
+    /* No replica: everything waits. The bound is met by the counter, not by 1,024 sockets. */
     start((struct router_config){0});
     w.router->n_waiting = ROUTER_MAX_WAITING;
     client_open(&c, ask(false));

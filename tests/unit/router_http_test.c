@@ -1,4 +1,5 @@
-/* router_http_test.c - HTTP heads and bodies as bytes: one table, each case fed whole, byte by byte, and in two parts at every cut. */
+/* router_http_test.c - HTTP heads and bodies as bytes: one table, each case fed whole, byte by
+ * byte, and in two parts at every cut. */
 #include "router/http_parser.h"
 
 #include <setjmp.h>
@@ -20,7 +21,8 @@ struct outcome {
     char body[MAX_BODY + 1];
 };
 
-/* Feed in pieces of `piece` bytes (0: one), each from memory of its own so that asan sees a read past it. */
+/* Feed in pieces of `piece` bytes (0: one), each from memory of its own so that asan sees a read
+ * past it. */
 static struct outcome run(const char *text, size_t n, size_t first, size_t piece)
 {
     struct http_parser p;

@@ -1,4 +1,5 @@
-/* router_request_test.c - request bodies: what is accepted as what, and which error each fault gives. */
+/* router_request_test.c - request bodies: what is accepted as what, and which error each fault
+ * gives. */
 #include "router/api_request.h"
 
 #include <setjmp.h>
