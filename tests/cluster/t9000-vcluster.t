@@ -38,12 +38,13 @@ outside() {
 }
 # pid:start of every process in a cluster's namespaces, by its records
 members() { # NAME
-    local nets pid
+    local nets inode path pid
     nets=" $(jq -r .ns.net "$VCLUSTER_STATE/$1"/m/*/init.json | tr '\n' ' ')"
-    for pid in /proc/[0-9]*; do
-        local i; i=$(stat -Lc %i "$pid/ns/net" 2>/dev/null) || continue
-        [[ $nets == *" $i "* ]] && echo "${pid#/proc/}:$(sed 's/.*) //' "$pid/stat" 2>/dev/null | cut -d' ' -f20)"
-    done
+    while read -r inode path; do
+        [[ $nets == *" $inode "* ]] || continue
+        pid=${path#/proc/}; pid=${pid%%/*}
+        echo "$pid:$(sed 's/.*) //' "/proc/$pid/stat" 2>/dev/null | cut -d' ' -f20)"
+    done < <(stat -Lc '%i %n' /proc/[0-9]*/ns/net 2>/dev/null)
 }
 alive() { # of these pid:start
     local m
@@ -54,11 +55,8 @@ alive() { # of these pid:start
 }
 # processes that carry a cluster's folder or name, for clusters whose records we could not read in time
 carriers() { # NAME
-    local p
-    for p in /proc/[0-9]*; do
-        { tr '\0' '\n' <"$p/environ" | grep -q "^HOME=$VCLUSTER_STATE/$1/"; } 2>/dev/null && echo "${p#/proc/}"
-        { tr '\0' ' ' <"$p/cmdline" | grep -q -- "vcluster up --name $1 "; } 2>/dev/null && echo "${p#/proc/}"
-    done
+    { grep -slz "^HOME=$VCLUSTER_STATE/$1/" /proc/[0-9]*/environ
+      grep -slxz -- "[${1:0:1}]${1:1}" /proc/[0-9]*/cmdline; } | cut -d/ -f3
 }
 no_carriers() { [ -z "$(carriers "$1")" ]; }
 cleanup() {
@@ -220,7 +218,8 @@ until_true 60 n3_idle; ok $? 'and heals'
 
 # --- down ---
 all=$(members $A); [ "$(wc -l <<<"$all")" -gt 10 ]; ok $? 'the cluster has processes'
-$V login --name $A sleep 1000 2>/dev/null & p=$!
+$V login --name $A sh -c 'touch $HOME/open; exec sleep 1000' 2>/dev/null & p=$!
+until_true 10 test -e "$HOME_A/open"
 a down >/dev/null 2>&1; is $? 0 down
 wait $p; is $? 137 'a login that was open ends'
 is "$(alive $all | wc -l)" 0 'no process is left'
@@ -236,13 +235,13 @@ like "$got" 'missing: n0 n1' 'and names the missing nodes'
 got=$($V up --name $C --nodes 2 --conf SlurmdSpoolDir=/proc/no --wait 3 2>&1); is $? 1 'up fails when no node registers'
 [ ! -e "$VCLUSTER_STATE/$C" ] && no_carriers $C; ok $? 'and leaves nothing'
 for delay in 0.05 0.2 0.6; do
-    setsid perl -e '$SIG{INT}="DEFAULT"; exec @ARGV' $V up --name $C --nodes 3 >/dev/null 2>&1 & p=$!
-    sleep $delay; kill -INT -$p; wait $p; rc=$?
+    setsid perl -e '$SIG{INT}="DEFAULT"; exec @ARGV' $V up --name $C --nodes 16 >/dev/null 2>&1 & p=$!
+    sleep $delay; kill -INT -$p 2>/dev/null; wait $p; rc=$?
     [ ! -e "$VCLUSTER_STATE/$C" ] && no_carriers $C; ok $? "Ctrl-C after $delay s leaves nothing (exit code $rc)"
 done
 for delay in 0.03 0.08 0.12 0.2 0.4 0.8; do
     $V up --name $C --nodes 3 >/dev/null 2>&1 & p=$!
-    sleep $delay; kill -KILL $p; wait $p 2>/dev/null
+    sleep $delay; kill -KILL $p 2>/dev/null; wait $p 2>/dev/null
     $V down --name $C >/dev/null 2>&1; rc=$?
     [ $rc = 0 ] && [ ! -e "$VCLUSTER_STATE/$C" ] && until_true 5 no_carriers $C
     ok $? "kill -9 after $delay s: down removes what is left" "down: $rc; $(ls -R "$VCLUSTER_STATE/$C" 2>/dev/null); $(for p in $(carriers $C); do ps -o pid,ppid,stat,args -p "$p"; done)"
