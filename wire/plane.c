@@ -223,7 +223,7 @@ static void deadline_passed(struct plane *p, struct link *l)
         break;
     case LINK_ACCEPTED:
     case LINK_CHALLENGED:
-    case LINK_WELCOMED:
+    case LINK_PROVED:
         log_warn("plane: closed a connection that did not prove itself within %d ms",
                  PLANE_HELLO_TIMEOUT_MS);
         core_release(p, l);

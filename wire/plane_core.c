@@ -89,8 +89,8 @@ size_t core_max_body(const struct link *l)
 {
     if (l->state == LINK_UP)
         return PLANE_MAX_MESSAGE;
-    return l->state == LINK_PROVING || l->state == LINK_WELCOMED ? VIA_MAX_BYTES + HELLO_MAX_BYTES
-                                                                 : HELLO_MAX_BYTES;
+    return l->state == LINK_PROVING || l->state == LINK_PROVED ? VIA_MAX_BYTES + HELLO_MAX_BYTES
+                                                               : HELLO_MAX_BYTES;
 }
 
 /* The link proved itself: it takes the place of what was there under its member id. */
@@ -201,12 +201,22 @@ static void on_challenge(struct plane *p, struct link *l, const uint8_t *body, s
         return;
     }
     hello_sum(proof, PROOF_CLIENT, &pair, NULL, 0);
-    if (p->ops->send(p, l, FRAME_PROOF, 0, proof, sizeof proof, &why) != 0) {
+    struct buf via, b;
+    buf_init(&via, VIA_MAX_BYTES);
+    buf_init(&b, VIA_MAX_BYTES + HELLO_MAX_BYTES);
+    if (p->ops->send(p, l, FRAME_PROOF, 0, proof, sizeof proof, &why) != 0 ||
+        p->ops->via(p, &via, &why) != 0) {
         core_failed(p, l, &why);
-        return;
+    } else {
+        l->state = LINK_PROVING;
+        tokens_set(p, l);
+        hello_sum(proof, SUM_WAY, &pair, via.data, via.len);
+        buf_put(&b, proof, sizeof proof);
+        buf_put(&b, via.data, via.len);
+        link_send(p, l, FRAME_WAY, &b);
     }
-    l->state = LINK_PROVING;
-    tokens_set(p, l);
+    buf_fini(&b);
+    buf_fini(&via);
 }
 
 static void on_proof(struct plane *p, struct link *l, const uint8_t *body, size_t n)
@@ -219,26 +229,12 @@ static void on_proof(struct plane *p, struct link *l, const uint8_t *body, size_
         return;
     }
     p->n_half_open--;
-    l->state = LINK_WELCOMED;
-    struct err why = ERR_INIT;
-    struct buf via, b;
-    buf_init(&via, VIA_MAX_BYTES);
-    buf_init(&b, VIA_MAX_BYTES + HELLO_MAX_BYTES);
-    if (p->ops->via(p, &via, &why) != 0) {
-        core_failed(p, l, &why);
-    } else {
-        hello_sum(sum, SUM_WELCOME, &pair, via.data, via.len);
-        buf_put(&b, sum, sizeof sum);
-        buf_put(&b, via.data, via.len);
-        link_send(p, l, FRAME_WELCOME, &b);
-        if (l->state == LINK_WELCOMED)
-            tokens_set(p, l);
-    }
-    buf_fini(&b);
-    buf_fini(&via);
+    l->state = LINK_PROVED;
+    tokens_set(p, l);
 }
 
-static void on_welcome(struct plane *p, struct link *l, const uint8_t *body, size_t n)
+/* The client tells how to reach it. READY is our first frame on that way, and everything else comes behind it. */
+static void on_way(struct plane *p, struct link *l, const uint8_t *body, size_t n)
 {
     struct hello_pair pair = pair_of(p, l);
     uint8_t sum[SHA256_BYTES];
@@ -247,9 +243,9 @@ static void on_welcome(struct plane *p, struct link *l, const uint8_t *body, siz
     const void *proof = rd_bytes(&r, sizeof sum);
     size_t via_bytes = rd_left(&r);
     if (proof)
-        hello_sum(sum, SUM_WELCOME, &pair, r.p, via_bytes);
+        hello_sum(sum, SUM_WAY, &pair, r.p, via_bytes);
     if (!proof || !digest_equal(proof, sum, sizeof sum)) {
-        err_set(&why, ERR_PROTO, "the WELCOME of member %u is not its own", l->member);
+        err_set(&why, ERR_PROTO, "the way to member %u is not its own", l->member);
         core_failed(p, l, &why);
         return;
     }
@@ -315,9 +311,9 @@ void core_received(struct plane *p, struct link *l, uint8_t kind, uint16_t type,
         void (*handle)(struct plane *, struct link *, const uint8_t *, size_t);
     } TABLE[] = {
         {LINK_DIALED, FRAME_CHALLENGE, on_challenge}, {LINK_DIALED, FRAME_REFUSE, on_refuse},
-        {LINK_PROVING, FRAME_WELCOME, on_welcome},    {LINK_PROVING, FRAME_REFUSE, on_refuse},
+        {LINK_PROVING, FRAME_READY, on_ready},        {LINK_PROVING, FRAME_REFUSE, on_refuse},
         {LINK_ACCEPTED, FRAME_HELLO, on_hello},       {LINK_CHALLENGED, FRAME_PROOF, on_proof},
-        {LINK_CHALLENGED, FRAME_REFUSE, on_refuse},   {LINK_WELCOMED, FRAME_READY, on_ready},
+        {LINK_CHALLENGED, FRAME_REFUSE, on_refuse},   {LINK_PROVED, FRAME_WAY, on_way},
     };
     if (l->state == LINK_UP && kind == FRAME_MESSAGE) {
         if (p->ev.on_message)

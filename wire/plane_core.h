@@ -18,10 +18,10 @@ enum {
 
 enum link_state {
     LINK_DIALED,     /* client: HELLO sent, CHALLENGE awaited */
-    LINK_PROVING,    /* client: PROOF sent, WELCOME awaited */
+    LINK_PROVING,    /* client: PROOF and WAY sent, READY awaited */
     LINK_ACCEPTED,   /* server: HELLO awaited */
     LINK_CHALLENGED, /* server: CHALLENGE sent, PROOF awaited */
-    LINK_WELCOMED,   /* server: WELCOME sent, READY awaited */
+    LINK_PROVED,     /* server: PROOF was right, WAY awaited */
     LINK_UP,
     LINK_LEAVING, /* BYE or REFUSE sent; the other side closes, or the deadline does */
     LINK_RELEASED,

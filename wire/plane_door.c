@@ -56,16 +56,16 @@ static void sock_init(struct door_sock *s, int fd)
     buf_init(&s->out, MAX_OUT_BYTES);
 }
 
-bool door_accept(int listen_fd, struct door_sock *s)
+int door_accept(int listen_fd, struct door_sock *s)
 {
     int fd;
     do
         fd = accept4(listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     while (fd < 0 && (errno == EINTR || errno == ECONNABORTED));
     if (fd < 0)
-        return false;
+        return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : ERR_LIMIT;
     sock_init(s, fd);
-    return true;
+    return 1;
 }
 
 int sock_dial(struct door_sock *s, const struct sockaddr_storage *to, struct err *e)

@@ -22,8 +22,8 @@ struct door_sock {
 
 /* A listening socket on any address of the family and a port of the kernel's choice; -1 when the family is not there. */
 int door_listen(int family, uint16_t *port, struct err *e);
-/* The next connection, as a socket of ours; false: none waits. */
-bool door_accept(int listen_fd, struct door_sock *s);
+/* The next connection as a socket of ours: 1. None waits: 0. No descriptor or memory left for it: ERR_LIMIT. */
+int door_accept(int listen_fd, struct door_sock *s);
 int sock_dial(struct door_sock *s, const struct sockaddr_storage *to, struct err *e);
 void sock_close(struct door_sock *s);
 int sock_put(struct door_sock *s, uint8_t kind, const void *body, size_t n, struct err *e);

@@ -4,14 +4,14 @@
  *     HELLO ──────────────────────▶            protocol, who, whom, nonce
  *           ◀────────────────────── CHALLENGE  protocol, who, nonce, proof of the server
  *     PROOF ──────────────────────▶            proof of the client
- *           ◀────────────────────── WELCOME    how to reach the server for messages, with a sum over it
- *     READY ──────────────────────▶            how to reach the client: the first frame that takes the way of messages
+ *     WAY   ──────────────────────▶            how to reach the client for messages, with a sum over it
+ *           ◀────────────────────── READY      how to reach the server: the first frame that takes the way of messages
  *   either side:  REFUSE (code, text) before it is up, BYE after.
  *
  * A proof is HMAC-SHA-256 with the job secret over a direction label, the protocol, both sides' ids, incarnations and builds, and both
  * nonces: it can be neither replayed nor reflected. The same sum under two more labels gives each direction the token that READY and
  * every later frame carry, so that a stranger cannot speak in the name of a link.
- * The server is up when READY came, so nothing it sends overtakes WELCOME.
+ * The server is up with READY, the client when READY came: nothing overtakes it, as all that follows takes the same way.
  */
 #ifndef EXA_WIRE_PLANE_HELLO_H
 #define EXA_WIRE_PLANE_HELLO_H
@@ -33,7 +33,7 @@ enum frame_kind {
     FRAME_HELLO = 1,
     FRAME_CHALLENGE = 2,
     FRAME_PROOF = 3,
-    FRAME_WELCOME = 4,
+    FRAME_WAY = 4,
     FRAME_READY = 5,
     FRAME_REFUSE = 6,
     FRAME_BYE = 7,
@@ -60,7 +60,7 @@ struct hello { /* HELLO; CHALLENGE without `to` */
     struct hello_side side;
 };
 
-enum hello_label { PROOF_SERVER, PROOF_CLIENT, TOKEN_TO_SERVER, TOKEN_TO_CLIENT, SUM_WELCOME };
+enum hello_label { PROOF_SERVER, PROOF_CLIENT, TOKEN_TO_SERVER, TOKEN_TO_CLIENT, SUM_WAY };
 
 /* One handshake as both sides know it after CHALLENGE. */
 struct hello_pair {
@@ -68,7 +68,7 @@ struct hello_pair {
     uint32_t protocol;
     const struct hello_side *client, *server;
 };
-/* extra: WELCOME's way; n = 0 elsewhere */
+/* extra: what WAY says; n = 0 elsewhere */
 void hello_sum(uint8_t out[SHA256_BYTES], enum hello_label label, const struct hello_pair *pair,
                const void *extra, size_t n);
 uint64_t hello_token(enum hello_label label, const struct hello_pair *pair);

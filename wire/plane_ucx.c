@@ -4,6 +4,10 @@
  * Members meet at a TCP socket, say HELLO there, then exchange UCX worker addresses; messages go over UCX. The socket stays
  * open as the link's life line: its end tells either side at once that the other process is gone.
  *
+ * The server of a link (lower id: schedulers, routers) makes the first UCX endpoint, not the client: UCX 1.13 aborts a process that
+ * was asked for a connection by a peer which dies before the answer left, and a worker that dies while it joins must not
+ * take a scheduler with it.
+ *
  * UCX callbacks run inside ucp_worker_progress. They hand frames to the core at once (no copy), but only note failures: endpoints are
  * closed outside, and everything that arrived before a failure is handled before it is told.
  */
@@ -16,6 +20,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 enum {
@@ -23,7 +28,8 @@ enum {
     MAX_EVENTS = 64,    /* of sockets in one plane_progress */
     MAX_ACCEPTS = 64,
     DIAL_CHECK_US = 50 * 1000,
-    DIAL_MIN_US = 1000 * 1000,  /* for one of several addresses */
+    DIAL_MIN_US = 1000 * 1000, /* for one of several addresses */
+    DOORS_SHUT_US = 20 * 1000,
     BUSY_RETRY_US = 100 * 1000, /* the other side had too many strangers */
 };
 
@@ -158,6 +164,7 @@ static void check_dials(struct plane_ucx *u)
 /* --- accepting --------------------------------------------------------------------------------------------- */
 static void doors_set(struct plane_ucx *u, bool shut)
 {
+    u->shut_until_us = u->core.now_us + DOORS_SHUT_US;
     for (int i = 0; i < N_DOORS; i++)
         if (u->door_fds[i] >= 0)
             watch(u, EPOLL_CTL_MOD, u->door_fds[i], shut ? 0 : EPOLLIN, &u->door_sources[i]);
@@ -171,14 +178,22 @@ static void door_open(struct plane_ucx *u, int fd)
             doors_set(u, true);
             return;
         }
-        struct ucx_link *l = link_make(u);
-        if (!l)
+        struct door_sock sock;
+        int rc = door_accept(fd, &sock);
+        if (rc < 0) {
+            log_warn("plane: cannot take a connection: no descriptor is left");
+            doors_set(u, true); /* the loop would spin on it */
+        }
+        if (rc <= 0)
             return;
-        if (!door_accept(fd, &l->sock) ||
-            watch(u, EPOLL_CTL_ADD, l->sock.fd, EPOLLIN, &l->source) != 0) {
-            link_discard(u, l);
+        struct ucx_link *l = link_make(u);
+        if (!l || watch(u, EPOLL_CTL_ADD, sock.fd, EPOLLIN, &l->source) != 0) {
+            sock_close(&sock);
+            if (l)
+                link_discard(u, l);
             return;
         }
+        l->sock = sock;
         core_accepted(&u->core, &l->core);
     }
 }
@@ -233,7 +248,7 @@ static void sockets_poll(struct plane_ucx *u)
             u->kicked = false;
         }
     }
-    if (u->doors_shut && core_may_accept(&u->core))
+    if (u->doors_shut && u->core.now_us >= u->shut_until_us)
         doors_set(u, false);
 }
 
@@ -349,6 +364,16 @@ static void ucx_poll(struct plane *p, uint64_t now_us)
     if (!armed && !u->kicked) {
         eventfd_write(u->kick_fd, 1);
         u->kicked = true;
+    }
+}
+
+/* A member of a large world needs about three descriptors for each other one (life line, UCX's own); the soft limit is often 1,024. */
+static void raise_descriptor_limit(void)
+{
+    struct rlimit r;
+    if (getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur < r.rlim_max) {
+        r.rlim_cur = r.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &r); /* refused: a smaller world still works */
     }
 }
 
@@ -481,6 +506,7 @@ int plane_ucx_create(struct plane **out, const struct plane_self *self,
     u->epoll_fd = u->kick_fd = -1;
     for (int i = 0; i < N_DOORS; i++)
         u->door_fds[i] = -1;
+    raise_descriptor_limit();
     int rc = core_init(&u->core, &UCX_OPS, self, ev, e);
     if (!rc)
         rc = worker_make(u, e);

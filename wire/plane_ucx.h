@@ -61,7 +61,8 @@ struct plane_ucx {
     int door_fds[N_DOORS]; /* -1: none of this family */
     uint16_t ports[N_DOORS];
     enum source ucx_source, kick_source, door_sources[N_DOORS];
-    bool doors_shut; /* too many strangers: connections wait in the kernel */
+    bool doors_shut; /* too many strangers, or no descriptor left: connections wait in the kernel */
+    uint64_t shut_until_us;
     bool kicked;
     bool any_failed, any_released, any_closing, any_backlog;
     uint64_t next_dial_check_us;
