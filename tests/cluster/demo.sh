@@ -40,11 +40,11 @@ run "exaserve submit serve.yaml --wait"
 run "exaserve health"
 
 step "talk to it"
-run "echo 'What is a supercomputer? Answer in two sentences.' | exaserve chat --max-tokens 80"
+run "echo 'What is the capital of France?' | exaserve chat --temperature 0 --max-tokens 60"
 step "any OpenAI client does: here curl, streaming"
-run 'curl -sN $(exaserve url)/v1/chat/completions -H "Authorization: Bearer $(jq -r .key .exaserve/*/1/endpoint.json)" -H "Content-Type: application/json" -d "{\"model\":\"smollm2\",\"stream\":true,\"max_tokens\":8,\"messages\":[{\"role\":\"user\",\"content\":\"Say hello.\"}]}"'
+run 'eval "$(exaserve url --env)"; curl -sN $OPENAI_BASE_URL/chat/completions -H "Authorization: Bearer $OPENAI_API_KEY" -H "Content-Type: application/json" -d '"'"'{"model": "smollm2", "stream": true, "temperature": 0, "max_tokens": 8, "messages": [{"role": "user", "content": "Say hello."}]}'"'"
 
 step "end it"
 run "exaserve stop"
-run "sacct --help >/dev/null 2>&1; scontrol show job 1 | grep -o -E 'JobState=[A-Z]+|ExitCode=[0-9:]+'"
+run "scontrol show job 1 | grep -o -E 'JobState=[A-Z]+|ExitCode=[0-9:]+'"
 step "done: now write your own serve.yaml (README.md)"
