@@ -33,7 +33,7 @@ void *buf_reserve(struct buf *b, size_t n)
         b->failed = true;
         return NULL;
     }
-    if (b->len + n > b->cap) {
+    if (!b->data || b->len + n > b->cap) { /* also for nothing: NULL plus 0 is no pointer */
         size_t cap = b->cap ? b->cap : BUF_FIRST_BYTES;
         while (cap < b->len + n)
             cap *= 2;
