@@ -220,7 +220,7 @@ static json_t *golden_list(void)
 
 static void test_golden_tokens_come_through_the_channel(void **state)
 {
-    enum { N = 4, N_TOKENS = 12 };
+    enum { N = INSTRUMENTED ? 2 : 4, N_TOKENS = INSTRUMENTED ? 3 : 12 };
     if (!have_program() || !support_image())
         skip();
     json_t *golden = golden_list();
@@ -390,6 +390,40 @@ static void test_a_failed_start_has_last_words(void **state)
     child_drop(&c);
 }
 
+/* Tens of thousands of refusals and nobody who reads them: the engine must not wait for ever, nor hold them in memory. */
+static void test_a_worker_that_does_not_read_ends_the_engine(void **state)
+{
+    if (!have_program())
+        skip();
+    struct child c;
+    struct msg_engine_ready ready;
+    static struct job j;
+    struct buf b;
+    struct err e = ERR_INIT;
+    int status = 0;
+    child_serve(&c, tiny_path, "256");
+    child_ready(&c, &ready);
+    job_for_child(&j, 0, PROMPT, 8, 3);
+    j.submit.epoch = EPOCH - 1;
+    buf_init(&b, 4096);
+    uint64_t end = clock_now_us() + LONG_US;
+    while (waitpid(c.pid, &status, WNOHANG) == 0) {
+        assert_true(clock_now_us() < end);
+        buf_reset(&b);
+        j.submit.attempt.generation++;
+        msg_submit_put(&b, &j.submit);
+        int rc = channel_send(c.channel, MSG_SUBMIT, b.data, b.len, &e);
+        if (rc == ERR_AGAIN)
+            clock_sleep_us(10000);
+        else
+            MUST(rc, e);
+    }
+    c.pid = 0;
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == err_exit_code(ERR_TIMEOUT));
+    buf_fini(&b);
+    child_drop(&c);
+}
+
 /* --- the stub -------------------------------------------------------------------------------------------- */
 
 /* A worker in miniature: starts an engine, tells its pid, then waits to be killed. */
@@ -553,6 +587,7 @@ int main(void)
         cmocka_unit_test(test_sigterm_finishes_what_runs),
         cmocka_unit_test(test_cancel_through_the_channel),
         cmocka_unit_test(test_a_failed_start_has_last_words),
+        cmocka_unit_test(test_a_worker_that_does_not_read_ends_the_engine),
         cmocka_unit_test(test_the_engine_dies_with_its_parent),
         cmocka_unit_test(test_extra_descriptors_are_closed),
         cmocka_unit_test(test_the_environment_is_cleaned),
