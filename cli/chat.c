@@ -132,8 +132,8 @@ static int answer_get(struct chat *c, struct chat_result *r, struct err *e)
         rc = chat_stream(&c->http, &q, r, e);
         if (!rc)
             c->url = at;
-        if (rc != ERR_PEER || r->any)
-            break;
+        if ((rc != ERR_PEER && rc != ERR_AGAIN) || r->any)
+            break; /* a router that is gone or drains: the next one */
     }
     free(body);
     return rc;

@@ -13,7 +13,8 @@
 #include <stdint.h>
 
 struct job_state {
-    char state[32];  /* "PENDING", "RUNNING", "COMPLETED", … "GONE" when Slurm knows nothing of it any more */
+    char state
+        [32]; /* "PENDING", "RUNNING", "COMPLETED", … "GONE" when Slurm knows nothing of it any more */
     char reason[128];
     char nodes[1024];
     uint64_t end_wall_s; /* 0: unknown */
@@ -21,8 +22,8 @@ struct job_state {
 };
 
 /* sbatch jobs/serve.sbatch with the options that config asks for. id: the job id alone. nodes_override 0 and time_override NULL: as in config. */
-int job_submit(const struct config *c, const char *config_path, uint32_t nodes_override, const char *time_override,
-               char *id, size_t cap, struct err *e);
+int job_submit(const struct config *c, const char *config_path, uint32_t nodes_override,
+               const char *time_override, char *id, size_t cap, struct err *e);
 /* The same as a command line for people (--dry-run). */
 int job_submit_command(const struct config *c, const char *config_path, uint32_t nodes_override,
                        const char *time_override, char *out, size_t cap, struct err *e);

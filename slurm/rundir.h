@@ -30,8 +30,8 @@ int rundir_find(const char *job, char *out, size_t cap, struct err *e);
 
 struct endpoint {
     char job[64], cluster[64], name[64];
-    char state[16];      /* service_state_name */
-    char progress[512];  /* one sentence */
+    char state[16];     /* service_state_name */
+    char progress[512]; /* one sentence */
     char key[80];
     uint32_t n_urls;
     char urls[ENDPOINT_MAX_URLS][128]; /* "http://host:port/v1"-less base URLs */

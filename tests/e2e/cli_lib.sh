@@ -1,9 +1,9 @@
+# shellcheck shell=bash disable=SC2034
 # For tests of the command: source it. A work folder $W of its own with the run directories below it; what was started by `start`
 # is ended at exit. Prints TAP.
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 BIN=${EXASERVE_BIN:-$PWD/build/release/bin}
 EXA=$BIN/exaserve
-REPO=$PWD
 [ -x "$EXA" ] || { echo "Bail out! no $EXA: run make"; exit 1; }
 W=$(mktemp -d /tmp/exa-cli.XXXXXX)
 export EXASERVE_RUN_DIR=$W/run EXASERVE_CACHE=$W/cache

@@ -2,7 +2,7 @@
 """A service's HTTP side for tests of the command: cli_stub.py PORT_FILE KEY LOG [READY_FILE].
 
 The last user message picks the behaviour; each request and each client that left is a line in LOG. /health/ready is 200 while
-READY_FILE exists (or none is named).
+READY_FILE exists (or none is named), and completions are refused with 503 otherwise.
 """
 import http.server, json, os, sys, time
 
@@ -65,6 +65,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         messages = body["messages"]
         last = messages[-1]["content"]
         note("POST " + json.dumps(body, sort_keys=True))
+        if READY and not os.path.exists(READY):
+            self.answer(503, {"error": {"message": "draining"}})
+            return
         if last == "refuse":
             self.answer(400, {"error": {"message": "prompt has 9 tokens,\nthe context 8"}})
             return

@@ -68,6 +68,17 @@ is "$code/$out" 2/half "a connection that breaks: 2"
 printf '\xff\xfe\n' | "$EXA" chat run-1 >"$W/out" 2>"$W/err"
 is $? 4 "a line that is not UTF-8: 4"
 
+a=$url
+stub b "$W/never"
+job local run-1 READY "$url" "$a"
+say 'hello\n'
+is "$code/$out" "0/u: you said hello" "a router that drains: the next one answers"
+job local run-1 READY "$url"
+say 'hello\n'
+is "$code/$out" 2/ "none that takes requests: 2"
+like "$err" 'refused \(503\): draining' "with its reason"
+job local run-1 READY http://127.0.0.1:1 "$a"
+
 # --- Ctrl-C
 before=$(grep -c left "$W/a.log")
 mkfifo "$W/in"
