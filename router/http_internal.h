@@ -8,6 +8,7 @@
 enum {
     HTTP_READ_BYTES = 64 << 10,     /* one buffer for the whole loop */
     HTTP_PIPELINE_BYTES = 64 << 10, /* kept while a request is busy; past it reading stops */
+    HTTP_BACKLOG_BYTES = 1 << 20,   /* unread output: past it a stream's reader is too slow */
     HTTP_OUT_MAX_BYTES = 512 << 20, /* a whole answer */
 };
 
@@ -49,9 +50,15 @@ struct http_server {
     char read_buffer[HTTP_READ_BYTES];
 };
 
-/* http_conn.c. Closing is for the loop's top level only: it may call on_gone. */
-void http_conn_close(struct http_conn *c);
+/* http_answer.c */
 void http_conn_refuse(struct http_conn *c, int status, const char *reason);
+size_t http_conn_backlog(const struct http_conn *c); /* bytes that have not left yet */
+
+/* http_conn.c. Look at c again, or give it up, from the loop's top level. */
+void http_conn_resume_later(struct http_conn *c);
+void http_conn_fail(struct http_conn *c);
+/* Closing is for the loop's top level only: it may call on_gone. */
+void http_conn_close(struct http_conn *c);
 void http_conn_set_reading(struct http_conn *c, bool on);
 /* http_server.c: one handle less; the last frees s. */
 void http_server_handle_closed(struct http_server *s);

@@ -463,7 +463,7 @@ def main():
         for how in ("close", "reset", "half"):
             tap.run(f"a client leaves by {how}", leaver(how), host)
         tap.run("drain lets streams end", drain, host)
-    with Host("--fake", "--header-ms", str(HEADER_MS), "--idle-ms", "3000") as host:
+    with Host("--fake", "--header-ms", str(HEADER_MS), "--idle-ms", "6000") as host:
         host.wait_ready()
         for fn in (slow_head, dripping_head, silent_connection, short_body, idle_keep_alive):
             tap.run(fn.__name__, fn, host)
