@@ -374,7 +374,8 @@ void flow_fini(struct flow *f)
         if (!b)
             continue;
         MPI_Request open[2] = {b->lead.request, b->rack.request};
-        quarantine_add(f->w, b->data, SEGMENT_BYTES + TENSOR_ALIGN, open, 2);
+        quarantine_add(f->w, b->data, SEGMENT_BYTES + TENSOR_ALIGN, open, 2,
+                       b->lead.broken || b->rack.broken);
         b->data = NULL;
         segbuf_free(b);
     }

@@ -48,7 +48,10 @@ int leg_post(struct leg *l, const struct group *g, uint32_t root, uint32_t k, vo
     else
         rc = MPI_Irecv(data, (int)n, MPI_BYTE, (int)g->ranks[(g->self + g->n - 1) % g->n],
                        g->tag + relay_offset(k), MPI_COMM_WORLD, &l->request);
-    return rc == MPI_SUCCESS ? 0 : mpi_err(e, rc, "a segment's transfer cannot begin");
+    if (rc == MPI_SUCCESS)
+        return 0;
+    l->broken = true;
+    return mpi_err(e, rc, "a segment's transfer cannot begin");
 }
 
 int leg_step(struct leg *l, const struct group *g, uint32_t root, uint32_t k, void *data, size_t n,
@@ -58,6 +61,7 @@ int leg_step(struct leg *l, const struct group *g, uint32_t root, uint32_t k, vo
     if (!l->posted || l->done)
         return 0;
     int rc = test(&l->request, &completed, e);
+    l->broken = rc != 0;
     if (rc || !completed)
         return rc;
     *moved = true;
@@ -67,7 +71,10 @@ int leg_step(struct leg *l, const struct group *g, uint32_t root, uint32_t k, vo
     }
     l->here = true;
     rc = relay_on(l, g, root, k, data, n);
-    return rc == MPI_SUCCESS ? 0 : mpi_err(e, rc, "a segment cannot be relayed");
+    if (rc == MPI_SUCCESS)
+        return 0;
+    l->broken = true;
+    return mpi_err(e, rc, "a segment cannot be relayed");
 }
 
 /* --- the end

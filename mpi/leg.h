@@ -17,8 +17,9 @@
 struct leg {
     MPI_Request request;
     bool posted;
-    bool here; /* the bytes have arrived (or were here at the start) */
-    bool done; /* and need not stay any longer */
+    bool here;   /* the bytes have arrived (or were here at the start) */
+    bool done;   /* and need not stay any longer */
+    bool broken; /* MPI reported an error: nobody knows what of it is still under way */
 };
 
 void leg_init(struct leg *l);

@@ -232,7 +232,7 @@ int meet(struct world *w, const struct bcast_round *r, bool has_comms, const vol
     int rc = r->members[0].rank == w->rank ? host(w, r, t, has_comms, stop, e)
                                            : guest(w, r, t, has_comms, stop, e);
     struct verdict v = t->verdict;
-    quarantine_add(w, t, n_bytes, t->requests, t->n);
+    quarantine_add(w, t, n_bytes, t->requests, t->n, false);
     if (rc)
         return rc;
     if (v.what == VERDICT_MISSING && stop && *stop)

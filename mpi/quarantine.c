@@ -34,9 +34,9 @@ static bool item_done(struct item *it)
 }
 
 void quarantine_add(struct world *w, void *mem, size_t n_bytes, const MPI_Request *requests,
-                    uint32_t n)
+                    uint32_t n, bool for_ever)
 {
-    uint32_t n_open = 0;
+    uint32_t n_open = for_ever;
     for (uint32_t i = 0; i < n; i++)
         n_open += requests[i] != MPI_REQUEST_NULL;
     if (n_open == 0) {
@@ -50,7 +50,7 @@ void quarantine_add(struct world *w, void *mem, size_t n_bytes, const MPI_Reques
         free(it);
         return;
     }
-    *it = (struct item){w->quarantine->first, mem, n_bytes, false, n};
+    *it = (struct item){w->quarantine->first, mem, n_bytes, for_ever, n};
     memcpy(it->requests, requests, n * sizeof *requests);
     w->quarantine->first = it;
     w->quarantine->n_bytes += n_bytes;
