@@ -50,13 +50,14 @@ struct plane_events {
     void (*on_up)(void *ctx, const struct plane_peer *peer);
     /* body is valid during the call only */
     void (*on_message)(void *ctx, uint32_t member, uint16_t type, const uint8_t *body, size_t n);
-    /* also for a plane_connect that did not come up */
+    /* also for a plane_connect that did not come up: incarnation 0 */
     void (*on_lost)(void *ctx, uint32_t member, uint64_t incarnation, const struct err *why);
 };
 
 struct plane;
 
-/* The implementations. plane_mem: planes made from one hub reach each other. */
+/* The implementations. plane_mem: planes made from one hub reach each other; they all belong to one thread, and a frame sent is
+ * handled in the receiver's next plane_progress. */
 int plane_ucx_create(struct plane **out, const struct plane_self *self,
                      const struct plane_events *ev, struct err *e);
 struct plane_hub;
@@ -69,10 +70,12 @@ void plane_hub_cut(struct plane_hub *h, uint32_t a, uint32_t b, bool cut);
 void plane_hub_kill(struct plane_hub *h, uint32_t member);
 
 /* --- the interface both implement ------------------------------------------------------------------------ */
+/* Says goodbye and lets what is queued leave first, for at most a second (plane_ucx). No events. */
 void plane_close(struct plane *p);
 /* How others reach this member: opaque bytes, under 64 KiB. */
 int plane_address(struct plane *p, struct buf *out, struct err *e);
-/* Begin a connection to a member (our id must be the higher). The outcome is on_up or on_lost within PLANE_HELLO_TIMEOUT_MS. */
+/* Begin a connection to a member (our id must be the higher). The outcome is on_up or on_lost within PLANE_HELLO_TIMEOUT_MS.
+ * A connection to the member that is still being made gives way to this one; one that is up is replaced when this one comes up. */
 int plane_connect(struct plane *p, uint32_t member, const void *address, size_t n, struct err *e);
 /* Queue a message. ERR_PEER: no such peer (yet, or any more). ERR_LIMIT: its queue is full, nothing was queued. The body is copied. */
 int plane_send(struct plane *p, uint32_t member, uint16_t type, const void *body, size_t n,
