@@ -6,6 +6,7 @@
  */
 #include "engine/cpu/kernels.h"
 
+#include <cpuid.h>
 #include <immintrin.h>
 #include <math.h>
 
@@ -21,8 +22,10 @@ enum {
 
 static bool avx2_usable(void)
 {
+    /* clang's __builtin_cpu_supports does not know f16c */
+    unsigned a, b, c = 0, d;
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-           __builtin_cpu_supports("f16c");
+           __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C;
 }
 
 static bool avx2_has_type(int type)

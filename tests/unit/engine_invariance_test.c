@@ -138,7 +138,7 @@ static void test_real_ref(void **state)
 {
     if (INSTRUMENTED || !support_image())
         skip();
-    run_all(support_image(), "ref", 49152, 9, 4, WARM);
+    run_all(support_image(), "ref", 49152, 9, 6, WARM);
 }
 
 static void test_real_avx2(void **state)
