@@ -178,7 +178,6 @@ static bool heartbeat_has(const struct msg_heartbeat *h, const struct table_row 
 static void rows_forget(struct table *t, uint32_t worker, const struct msg_heartbeat *keep,
                         table_lost_fn lost, void *ctx)
 {
-    bool changed = false;
     for (uint32_t i = 0; i < t->n_rows;) {
         struct table_row *r = &t->rows[i];
         if (r->worker != worker || (keep && heartbeat_has(keep, r))) {
@@ -187,10 +186,8 @@ static void rows_forget(struct table *t, uint32_t worker, const struct msg_heart
         }
         row_say_lost(r, "the replica was taken away", lost, ctx);
         row_remove(t, i);
-        changed = true;
+        buckets_rebuild(t); /* at once: `lost` may release picks of other rows */
     }
-    if (changed)
-        buckets_rebuild(t);
 }
 
 /* --- workers ---------------------------------------------------------------------------------- */

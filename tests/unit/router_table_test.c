@@ -150,6 +150,36 @@ static void test_epochs(void **state)
     table_destroy(t);
 }
 
+struct releaser {
+    struct table *t;
+    struct table_pick pick;
+};
+static void on_lost_release(void *ctx, const struct table_lost *l)
+{
+    struct releaser *x = ctx;
+    table_release(x->t, &x->pick, 10);
+}
+
+/* Requests that end because a replica is lost may give back places on rows that move meanwhile. */
+static void test_release_while_rows_go(void **state)
+{
+    struct releaser x = {.t = make(1)};
+    struct msg_heartbeat *h = beat(7, 1);
+    for (uint32_t i = 0; i < 4; i++)
+        add(h, i, 1);
+    table_on_heartbeat(x.t, h, true, 0, NULL, NULL);
+    x.pick = (struct table_pick){.worker = 7, .replica = 3, .epoch = 1, .incarnation = 1};
+    for (int i = 0; i < 3; i++)
+        table_commit(x.t, &x.pick, 10);
+    h = beat(7, 2);
+    add(h, 3, 1);
+    table_on_heartbeat(x.t, h, true, 0, on_lost_release, &x);
+    assert_int_equal(table_n_rows(x.t), 1);
+    assert_int_equal(table_row(x.t, 0)->own_n, 0);
+    assert_int_equal(table_row(x.t, 0)->own_tokens, 0);
+    table_destroy(x.t);
+}
+
 static void test_old_heartbeats(void **state)
 {
     struct table *t = make(1);
@@ -343,6 +373,7 @@ int main(void)
         cmocka_unit_test(test_states_and_suspicion),
         cmocka_unit_test(test_other_deployment),
         cmocka_unit_test(test_epochs),
+        cmocka_unit_test(test_release_while_rows_go),
         cmocka_unit_test(test_old_heartbeats),
         cmocka_unit_test(test_slots_fill_and_free),
         cmocka_unit_test(test_stale_release_is_ignored),
