@@ -5,7 +5,7 @@
       etc/                  hosts, slurm/slurm.conf, slurm/topology.conf, ...
       home/                 HOME of the users: the folder that all nodes share
       log/                  <machine>.log (harness and daemons' output), slurmctld.log, slurmd.<node>.log
-      m/<machine>/          init.json (the record), hostname, cut, tmp/ cache/
+      m/<machine>/          init.json (the record), hostname, cut, ended, tmp/ cache/
 """
 
 import fcntl
@@ -58,6 +58,12 @@ class Cluster:
         with os.fdopen(fd, "w") as f:
             f.write(text)
         os.rename(temporary, target)
+
+    def discard(self, *parts):
+        try:
+            os.unlink(self.path(*parts))
+        except FileNotFoundError:
+            pass
 
     def read_json(self, *parts):
         try:
@@ -114,6 +120,10 @@ class Cluster:
         if fd is not None:
             os.close(fd)
         return fd is not None
+
+    def has_failed(self, machine):
+        """Off, or its daemon has ended."""
+        return not self.is_on(machine) or os.path.exists(self.path("m", machine, "ended"))
 
     def is_cut(self, machine):
         return os.path.exists(self.path("m", machine, "cut"))

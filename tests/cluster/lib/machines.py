@@ -6,8 +6,10 @@ An init writes its own record before it does anything else, and until `up` has c
 ends when `up` does.
 """
 
+import json
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -48,7 +50,6 @@ def _say(text):
 
 def _become_init(cluster, machine):
     """First steps of a namespace's process 1: its record, then its own output file."""
-    import json
     os.setsid()
     cluster.write(json.dumps(k.identity()), "m", machine, "init.json")
     out = os.open(cluster.log_of(machine), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -62,8 +63,8 @@ def _become_init(cluster, machine):
     os.chdir("/")
 
 
-def _reap(names):
-    """Collects the dead forever; names: pid to name of the daemons whose end is worth a line."""
+def _reap(cluster, machine, names):
+    """Collects the dead forever; names: pid to name of the daemons that should not end (leaves m/*/ended)."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     while True:
         try:
@@ -72,7 +73,9 @@ def _reap(names):
                 if pid == 0:
                     break
                 if pid in names:
-                    _say(f"{names.pop(pid)} ended: status {os.waitstatus_to_exitcode(status)}")
+                    text = f"{names.pop(pid)} ended: status {os.waitstatus_to_exitcode(status)}"
+                    _say(text)
+                    cluster.write(text, "m", machine, "ended")
         except ChildProcessError:
             pass
         signal.sigwait({signal.SIGCHLD})
@@ -126,7 +129,7 @@ def _switch_main(cluster, leash):
             pass
         if os.read(leash, 1) == COMMIT:
             os.close(leash)
-            _reap({})
+            _reap(cluster, SWITCH, {})
     except BaseException as e:
         _say(f"switch: {e}")
     os._exit(1)
@@ -240,6 +243,7 @@ def _maker_main(cluster, name, ready_w, go_r):
         os.write(ready_w, b"r")
         os.close(ready_w)
         if os.read(go_r, 1) == b"g":
+            cluster.discard("m", name, "ended")
             os.close(go_r)
             told_r, told_w = os.pipe()
             if os.fork() == 0:
@@ -275,7 +279,7 @@ def _machine_main(cluster, name, told_w):
         elif name != LOGIN:
             names[_daemon(["slurmd", "-D", "-N", name], environ)] = "slurmd"
         cluster.write("", "m", name, "ready")
-        _reap(names)
+        _reap(cluster, name, names)
     except BaseException as e:
         _say(f"{name}: {e}")
     os._exit(1)
@@ -290,7 +294,6 @@ def _wait_for(path, deadline_s):
 
 
 def _empty(folder, mode):
-    import shutil
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder, exist_ok=True)
     os.chmod(folder, mode)
@@ -310,14 +313,14 @@ def _mounts(cluster, name):
     hidden = ("/tmp/", "/run/", "/dev/shm/", "/var/run/", "/var/spool/", "/var/cache/")
     kept = {p: os.open(p, os.O_PATH) for p in _kept(cluster) if p.startswith(hidden)}
     state = os.open(cluster.dir, os.O_PATH)
-    cgroup = os.open("/sys/fs/cgroup", os.O_PATH) if os.path.isdir("/sys/fs/cgroup") else -1
     at = lambda fd: f"/proc/self/fd/{fd}"
 
     k.mount("proc", "/proc", "proc", k.MS_NOSUID | k.MS_NODEV | k.MS_NOEXEC)
     # A sysfs of this network namespace: UCX looks for its devices in /sys/class/net.
     k.mount("sysfs", "/sys", "sysfs", k.MS_NOSUID | k.MS_NODEV | k.MS_NOEXEC)
-    if cgroup >= 0:
-        k.mount(at(cgroup), "/sys/fs/cgroup", None, k.MS_BIND | k.MS_REC)
+    # slurmd wants something there, and shall not touch the machine's control groups.
+    if os.path.isdir("/sys/fs/cgroup"):
+        k.mount("tmpfs", "/sys/fs/cgroup", "tmpfs", k.MS_NOSUID | k.MS_NODEV | k.MS_NOEXEC, "mode=755")
     k.mount("tmpfs", "/run", "tmpfs", k.MS_NOSUID | k.MS_NODEV, "mode=755")
     for folder in ("lock", "user", "munge", "vcluster"):
         os.mkdir(f"/run/{folder}")
@@ -339,7 +342,7 @@ def _mounts(cluster, name):
                            ("/run/vcluster/etc/resolv.conf", "/etc/resolv.conf")):
         if os.path.exists(target):
             k.bind(source, os.path.realpath(target) if os.path.islink(target) else target)
-    for fd in [state, *kept.values()] + ([cgroup] if cgroup >= 0 else []):
+    for fd in [state, *kept.values()]:
         os.close(fd)
 
 

@@ -74,6 +74,8 @@ def write_all(cluster):
     cluster.write("", "etc", "resolv.conf")  # no name server: an unknown name fails at once
     cluster.write(_slurm_conf(cluster), "etc", "slurm", "slurm.conf")
     cluster.write(_topology_conf(cluster), "etc", "slurm", "topology.conf")
+    # Named, because slurmd otherwise looks for a mounted hierarchy; nothing uses it.
+    cluster.write("CgroupPlugin=cgroup/v1\n", "etc", "slurm", "cgroup.conf")
     fd = os.open(cluster.path("etc", "munge.key"), os.O_WRONLY | os.O_CREAT, 0o400)
     with os.fdopen(fd, "wb") as f:
         f.write(os.urandom(1024))
