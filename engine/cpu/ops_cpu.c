@@ -78,13 +78,14 @@ static float *thread_scratch(const struct exec *x, uint32_t thread)
 
 /* --- memory and weights ---------------------------------------------------------------------------------- */
 
-/* Straight from the kernel: zeroed, and pages of a KV region cost nothing until a request gets that far. */
+/* Straight from the kernel: zeroed, and small pages of a KV region cost nothing until a request gets that far. */
 static void *cpu_buffer_alloc(struct exec *x, size_t n_bytes)
 {
     void *p = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
         return NULL;
-    madvise(p, n_bytes, MADV_HUGEPAGE);
+    /* a huge page spans many regions: the first token of a request would take most of its slot */
+    madvise(p, n_bytes, MADV_NOHUGEPAGE);
     return p;
 }
 
