@@ -109,7 +109,7 @@ kill_test() { # VICTIM WHERE
     run kill --racks 0,0,1,1,2,2 --stall 5000 --rounds 5 --kill "$1"
     rm -rf "$work/now/result.${1%:*}" "$work/now/cache.${1%:*}"
     ok "$([ "$(lines 'round 1 rc PEER')" -gt 0 ] && is "$(lines 'image GOOD')" 5 >&2 && images_equal 5; echo $?)" \
-        "survivors notice and finish after kill $1$2"
+        "survivors notice and finish after kill $1${2-}"
 }
 for victim in 5:9 2:3 0:5 4:0; do
     kill_test $victim
