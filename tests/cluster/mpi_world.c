@@ -2,8 +2,8 @@
  *
  *   mpi_world DIR [linger]
  *
- * Comes up as platform rules demand: no MPI message before all ranks have left MPI_Init (known by files in DIR),
- * then every pair talks once, then all leave PMIx, so that a rank's death does not end the step. Rank 0 prints
+ * No MPI message before all ranks have left MPI_Init (known by files in DIR); then every pair talks
+ * once, then all leave PMIx, so that a rank's death does not end the step. Rank 0 prints
  * "world of N". With `linger` every rank rewrites DIR/beat.RANK until DIR/stop exists.
  */
 #include <fcntl.h>

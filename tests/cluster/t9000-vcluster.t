@@ -102,6 +102,7 @@ a login sh -c 'munge -n | unmunge' >/dev/null; ok $? 'its own is accepted'
 # --- what a machine is ---
 is "$(a exec n2 hostname) $(a exec n2 cat /etc/hostname) $(a login hostname) $(a exec ctl hostname)" \
     'n2 n2 login ctl' 'host names'
+is "$(a exec n2 ls /sys/fs/cgroup)" '' "the machine's control groups are out of reach"
 like "$(a exec n2 cat /etc/hosts)" '^10.77.1.4 n3$' '/etc/hosts lists the nodes'
 for d in /tmp /dev/shm /var/cache /run /var/spool/slurmd; do
     a exec n0 touch $d/mark; a exec n1 test ! -e $d/mark && [ ! -e $d/mark ]; ok $? "$d is private"

@@ -1,10 +1,10 @@
 """One cluster's names, addresses, folder and records.
 
-  <base>/<name>/            base: $VCLUSTER_STATE or /var/tmp/vcluster; flock on it serialises changes
+  <base>/<name>/            base: $VCLUSTER_STATE or /var/tmp/vcluster; locked by changes
       cluster.json          what `up` was asked for
       etc/                  hosts, slurm/slurm.conf, slurm/topology.conf, ...
       home/                 HOME of the users: the folder that all nodes share
-      log/                  <machine>.log (harness and daemons' output), slurmctld.log, slurmd.<node>.log
+      log/                  <machine>.log (output of all), slurmctld.log, slurmd.<node>.log
       m/<machine>/          init.json (the record), hostname, cut, ended, tmp/ cache/
 """
 
@@ -93,8 +93,8 @@ class Cluster:
 
     def need_machine(self, name):
         if name not in self.machines():
-            raise Failure(f"cluster {self.name} has no node {name} (n0 to n{self.conf['nodes'] - 1}, "
-                          f"{CTL}, {LOGIN})", 2)
+            raise Failure(f"cluster {self.name} has no node {name} "
+                          f"(n0 to n{self.conf['nodes'] - 1}, {CTL}, {LOGIN})", 2)
         return name
 
     def address(self, machine):

@@ -10,6 +10,7 @@ import select
 import signal
 
 NEWNS, NEWUTS, NEWIPC, NEWPID, NEWNET = 0x20000, 0x4000000, 0x8000000, 0x20000000, 0x40000000
+EVERYTHING = NEWNS | NEWNET | NEWUTS | NEWIPC  # but the PID namespace, which only children enter
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 8, 0x1000, 0x4000, 0x40000
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -67,7 +68,8 @@ def boot_id():
 def identity():
     """This process as seen from outside all of the cluster's namespaces."""
     pid = int(os.readlink("self", dir_fd=OUTER_PROC))
-    spaces = {k: os.stat(f"{pid}/ns/{k}", dir_fd=OUTER_PROC).st_ino for k in ("net", "mnt", "uts", "pid")}
+    spaces = {kind: os.stat(f"{pid}/ns/{kind}", dir_fd=OUTER_PROC).st_ino
+              for kind in ("net", "mnt", "uts", "pid")}
     return {"pid": pid, "start": start_time(pid), "boot": boot_id(), "ns": spaces}
 
 
@@ -121,7 +123,7 @@ def processes_in(net_inodes):
 
 
 def fork_quiet(keep=()):
-    """fork(); the child keeps the standard streams and `keep`, and no handler or wakeup of its parent."""
+    """fork(); the child keeps the standard streams and `keep`, and no handler of its parent."""
     pid = os.fork()
     if pid:
         return pid

@@ -1,9 +1,9 @@
 """Machines as processes: each is the init of a PID namespace, so its death is everything's death.
 
-The switch's init holds the cluster: the machines' PID namespaces are nested in its own, and the bridge lives
-in its network namespace. No namespace is bound to a file: when the processes are gone, so is everything.
-An init writes its own record before it does anything else, and until `up` has committed the switch
-ends when `up` does.
+The switch's init holds the cluster: the machines' PID namespaces are nested in its own, and the
+bridge lives in its network namespace. No namespace is bound to a file: when the processes are gone,
+so is everything. An init writes its own record before it does anything else, and until `up` has
+committed the switch ends when `up` does.
 """
 
 import json
@@ -17,15 +17,16 @@ import sys
 import time
 
 import kernel as k
-from cluster import CTL, LOGIN, REPO, SWITCH, Failure
+from cluster import CTL, LOGIN, SWITCH, Failure
+from inside import machine_environ, mount_own
 
-EVERYTHING = k.NEWNS | k.NEWNET | k.NEWUTS | k.NEWIPC
 COMMIT = b"c"
 
 
 def _ip(commands, keep_going=False):
-    done = subprocess.run(["ip"] + ["-force"] * keep_going + ["-batch", "-"], input="\n".join(commands) + "\n", text=True,
-                          capture_output=True, env={"PATH": os.environ["PATH"], "LC_ALL": "C"})
+    done = subprocess.run(["ip"] + ["-force"] * keep_going + ["-batch", "-"],
+                          input="\n".join(commands) + "\n", text=True, capture_output=True,
+                          env={"PATH": os.environ.get("PATH", "/usr/sbin:/sbin"), "LC_ALL": "C"})
     if done.returncode != 0 and not keep_going:
         raise Failure(f"ip: {done.stderr.strip()}")
 
@@ -64,7 +65,8 @@ def _become_init(cluster, machine):
 
 
 def _reap(cluster, machine, names):
-    """Collects the dead forever; names: pid to name of the daemons that should not end (leaves m/*/ended)."""
+    """Collects the dead forever. names: pid to name of the daemons that should not end; that is
+    noted in m/<machine>/ended."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     while True:
         try:
@@ -96,14 +98,14 @@ def _daemon(argv, environ):
 
 # --- the switch ---
 def start_switch(cluster):
-    """Forks the switch's init; returns the end of its leash: write COMMIT, or close it and all ends."""
+    """Forks the switch's init; returns our end of its leash: write COMMIT; closed, all ends."""
     leash, hand = os.pipe()
     pid = k.fork_quiet({leash})
     if pid == 0:
         code = 1
         try:
             signal.pthread_sigmask(signal.SIG_SETMASK, [])
-            k.unshare(EVERYTHING | k.NEWPID)
+            k.unshare(k.EVERYTHING | k.NEWPID)
             if os.fork() == 0:
                 _switch_main(cluster, leash)
             code = 0
@@ -136,7 +138,7 @@ def _switch_main(cluster, leash):
 
 
 def in_switch(cluster, work):
-    """Runs work() in all of the switch's namespaces, as a child of its own; raises Failure when it fails."""
+    """Runs work() in all of the switch's namespaces, in a process of its own."""
     fd = cluster.process_of(SWITCH)
     if fd is None:
         raise Failure(f"cluster {cluster.name}: the switch is gone")
@@ -150,7 +152,7 @@ def in_switch(cluster, work):
             k.setns(fd, k.NEWPID)
             inner = os.fork()
             if inner == 0:
-                k.setns(fd, EVERYTHING)
+                k.setns(fd, k.EVERYTHING)
                 os.close(fd)
                 work()
                 os._exit(0)
@@ -164,7 +166,7 @@ def in_switch(cluster, work):
 
 
 def output_of(cluster, machine, argv):
-    """What argv prints on the machine; empty when that is off. The process belongs to the machine, so it
+    """What argv prints on the machine; empty when that is off. The process is the machine's, so it
     never outlives it."""
     init = cluster.process_of(machine)
     if init is None:
@@ -178,7 +180,7 @@ def output_of(cluster, machine, argv):
             k.setns(init, k.NEWPID)
             inner = os.fork()
             if inner == 0:
-                k.setns(init, EVERYTHING)
+                k.setns(init, k.EVERYTHING)
                 os.dup2(os.open("/dev/null", os.O_RDWR), 0)
                 os.dup2(0, 2)
                 os.dup2(out_w, 1)
@@ -239,7 +241,7 @@ def _boot(cluster, names):
 def _maker_main(cluster, name, ready_w, go_r):
     code = 1
     try:
-        k.unshare(EVERYTHING | k.NEWPID)
+        k.unshare(k.EVERYTHING | k.NEWPID)
         os.write(ready_w, b"r")
         os.close(ready_w)
         if os.read(go_r, 1) == b"g":
@@ -263,15 +265,17 @@ def _machine_main(cluster, name, told_w):
         os.close(told_w)
         _say(f"{name} boots")
         _empty(cluster.path("m", name, "tmp"), 0o1777)
-        _mounts(cluster, name)
+        mount_own(cluster, name)
         socket.sethostname(name)
         _no_ipv6()
-        _ip(["link set lo up", f"addr add {cluster.address(name)}/16 dev eth0", "link set eth0 up"])
+        _ip(["link set lo up", f"addr add {cluster.address(name)}/16 dev eth0",
+             "link set eth0 up"])
         environ = machine_environ(cluster)
         names = {}
         if name == CTL:
             names[_daemon(["munged", "--foreground", "--force", "--num-threads=2",
-                           "--key-file=/run/vcluster/etc/munge.key", "--socket=/run/munge/munge.socket.2",
+                           "--key-file=/run/vcluster/etc/munge.key",
+                           "--socket=/run/munge/munge.socket.2",
                            "--pid-file=/run/munged.pid", "--seed-file=/run/munged.seed",
                            "--log-file=/run/vcluster/log/munged.log"], environ)] = "munged"
             _wait_for("/run/munge/munge.socket.2", 10)
@@ -299,88 +303,10 @@ def _empty(folder, mode):
     os.chmod(folder, mode)
 
 
-def _kept(cluster):
-    """Folders of the machine that stay visible although a private mount may lie over them."""
-    kept = [cluster.dir, REPO]
-    kept += [p for p in [os.environ.get("EXASERVE_BIN")] if p]
-    kept += [p for p in os.environ.get("VCLUSTER_SHARE", "").split(":") if p]
-    return [p for p in (os.path.realpath(p) for p in kept) if os.path.isdir(p)]
-
-
-def _mounts(cluster, name):
-    """What makes a machine of this namespace: its own /proc, /sys, /run, /tmp, /dev/shm, spool, cache, /etc."""
-    # Opened before anything is covered: a bind through the descriptor still finds the original.
-    hidden = ("/tmp/", "/run/", "/dev/shm/", "/var/run/", "/var/spool/", "/var/cache/")
-    kept = {p: os.open(p, os.O_PATH) for p in _kept(cluster) if p.startswith(hidden)}
-    state = os.open(cluster.dir, os.O_PATH)
-    at = lambda fd: f"/proc/self/fd/{fd}"
-
-    k.mount("proc", "/proc", "proc", k.MS_NOSUID | k.MS_NODEV | k.MS_NOEXEC)
-    # A sysfs of this network namespace: UCX looks for its devices in /sys/class/net.
-    k.mount("sysfs", "/sys", "sysfs", k.MS_NOSUID | k.MS_NODEV | k.MS_NOEXEC)
-    # slurmd wants something there, and shall not touch the machine's control groups.
-    if os.path.isdir("/sys/fs/cgroup"):
-        k.mount("tmpfs", "/sys/fs/cgroup", "tmpfs", k.MS_NOSUID | k.MS_NODEV | k.MS_NOEXEC, "mode=755")
-    k.mount("tmpfs", "/run", "tmpfs", k.MS_NOSUID | k.MS_NODEV, "mode=755")
-    for folder in ("lock", "user", "munge", "vcluster"):
-        os.mkdir(f"/run/{folder}")
-    k.bind(at(state), "/run/vcluster")
-    k.bind("/run/vcluster/munge", "/run/munge")
-    own = f"/run/vcluster/m/{name}"
-    os.makedirs(f"{own}/cache/exaserve", 0o700, exist_ok=True)
-    os.chmod(f"{own}/cache", 0o755)
-    k.bind(f"{own}/cache", "/var/cache")
-    k.bind(f"{own}/tmp", "/tmp")
-    k.mount("tmpfs", "/dev/shm", "tmpfs", k.MS_NOSUID | k.MS_NODEV, "mode=1777")
-    k.mount("tmpfs", "/var/spool", "tmpfs", k.MS_NOSUID | k.MS_NODEV, "mode=755")
-    os.mkdir("/var/spool/slurmd")
-    for path, fd in kept.items():
-        os.makedirs(path, exist_ok=True)
-        k.mount(at(fd), path, None, k.MS_BIND | k.MS_REC)
-    k.bind("/run/vcluster/etc/slurm", "/etc/slurm")
-    for source, target in ((f"{own}/hostname", "/etc/hostname"), ("/run/vcluster/etc/hosts", "/etc/hosts"),
-                           ("/run/vcluster/etc/resolv.conf", "/etc/resolv.conf")):
-        if os.path.exists(target):
-            k.bind(source, os.path.realpath(target) if os.path.islink(target) else target)
-    for fd in [state, *kept.values()]:
-        os.close(fd)
-
-
-# What belongs to the test cluster and not to the product: see docs/cluster.md.
-CLUSTER_ENVIRON = {
-    "UCX_TLS": "tcp,self",
-    "UCX_NET_DEVICES": "eth0",
-    "OMPI_MCA_pml": "ob1",
-    "OMPI_MCA_btl": "self,tcp",
-    "OMPI_MCA_btl_tcp_if_include": "eth0",
-    "EXASERVE_CACHE": "/var/cache/exaserve",
-}
-
-
-def machine_environ(cluster, user=False):
-    """The environment of a machine's daemons, or of a user's commands (then on top of the caller's own)."""
-    e = {}
-    if user:
-        foreign = ("SLURM_", "SLURMD_", "PMIX_", "PMI_", "OMPI_COMM_", "PRTE_", "XDG_", "MUNGE_")
-        e = {key: v for key, v in os.environ.items() if not key.startswith(foreign)}
-        for key in ("TMPDIR", "TMP", "TEMP", "HOSTNAME", "EXASERVE_RUN_DIR"):
-            e.pop(key, None)
-        for key, v in CLUSTER_ENVIRON.items():
-            e.setdefault(key, v)
-        e["VCLUSTER_NAME"] = cluster.name
-    own = os.environ.get("EXASERVE_BIN") or os.path.join(REPO, "build/release/bin")
-    path = os.environ.get("PATH", "/usr/bin:/bin") if user else "/usr/bin:/bin"
-    e["PATH"] = f"{own}:{path}:/usr/local/sbin:/usr/sbin:/sbin" if user else f"{path}:/usr/sbin:/sbin"
-    e["HOME"] = cluster.home()
-    e["USER"] = e["LOGNAME"] = "root"
-    e.setdefault("SHELL", "/bin/bash")
-    return e
-
-
 # --- death ---
 def _kill_with_strays(cluster, machines):
-    """SIGKILL to the machines' inits, which takes all of their processes; then to whoever had only joined a
-    network namespace of theirs from outside."""
+    """SIGKILL to the machines' inits, which takes all of their processes; then to whoever had only
+    joined a network namespace of theirs from outside."""
     records = [r for r in map(cluster.record_of, machines) if r]
     inits = []
     for rec in records:

@@ -12,7 +12,8 @@ import sys
 import time
 
 import kernel as k
-from machines import EVERYTHING, machine_environ
+from inside import machine_environ
+from kernel import EVERYTHING
 
 FORWARDED = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1,
              signal.SIGUSR2)
@@ -27,7 +28,7 @@ def run(cluster, machine, argv):
         return 255
     environ = machine_environ(cluster, user=True)
     cwd = os.getcwd()
-    # A signal that our caller ignores (nohup, a shell's background job) is ignored by the command as well.
+    # A signal that our caller ignores (nohup, a background job) the command ignores as well.
     signals = [s for s in FORWARDED if signal.getsignal(s) != signal.SIG_IGN]
     signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
     life_r, life_w = os.pipe()
@@ -115,7 +116,7 @@ def _agent_main(init, life, tty, signals, argv, environ, cwd, home):
 
 
 def _foreground_tty():
-    """Standard input when it is a terminal that listens to our job: the command's group has to take it over."""
+    """Standard input, when it is a terminal in whose foreground we are; the command takes over."""
     try:
         return 0 if os.tcgetpgrp(0) == os.getpgrp() else -1
     except OSError:
