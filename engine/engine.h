@@ -24,7 +24,8 @@ struct engine_config {
     uint32_t n_slots;       /* requests at once, one KV region each; 1 … 256 */
     uint32_t n_threads;     /* compute threads, this one included; 0: 1 */
     uint32_t chunk;         /* prefill tokens of one step over all requests; 0: default */
-    const char *kernels;    /* NULL: best for this CPU; "ref", "avx2": override for tests (EXASERVE_KERNELS) */
+    const char *
+        kernels; /* NULL: best for this CPU; "ref", "avx2": override for tests (EXASERVE_KERNELS) */
     uint32_t shard, n_shards;
 };
 
@@ -47,7 +48,7 @@ struct step_result {
     struct attempt attempt;
     uint32_t position;
     uint16_t n_tokens;
-    uint8_t finish;          /* enum finish; anything but FINISH_NONE is the request's last result */
+    uint8_t finish; /* enum finish; anything but FINISH_NONE is the request's last result */
     const uint32_t *tokens;
     const struct err *error; /* for FINISH_ERROR */
 };

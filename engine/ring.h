@@ -21,16 +21,17 @@ enum {
 
 /* Descriptor numbers in the engine process, in the order the worker passes them (after 0, 1, 2). */
 enum channel_fd {
-    CHANNEL_FD_COMMANDS = 3,  /* memfd, worker → engine */
-    CHANNEL_FD_EVENTS = 4,    /* memfd, engine → worker */
+    CHANNEL_FD_COMMANDS = 3,    /* memfd, worker → engine */
+    CHANNEL_FD_EVENTS = 4,      /* memfd, engine → worker */
     CHANNEL_FD_WAKE_ENGINE = 5, /* eventfd */
     CHANNEL_FD_WAKE_WORKER = 6, /* eventfd */
-    CHANNEL_FD_STATUS = 7,    /* memfd, one page: struct channel_status */
+    CHANNEL_FD_STATUS = 7,      /* memfd, one page: struct channel_status */
 };
 
 /* Written by the engine after each step, read by the worker for load reports and the watchdog. All relaxed atomics. */
 struct channel_status {
-    _Atomic uint64_t n_steps, n_tokens, last_step_us, step_started_us; /* monotonic clock; step_started_us 0: idle */
+    _Atomic uint64_t n_steps, n_tokens, last_step_us,
+        step_started_us; /* monotonic clock; step_started_us 0: idle */
     _Atomic uint32_t n_active, n_queued, kv_free_tokens, step_us;
 };
 
@@ -45,7 +46,8 @@ void channel_destroy(struct channel *c);
 int channel_send(struct channel *c, uint16_t type, const void *body, size_t n, struct err *e);
 /* Take the next record into b (replaced). 1: got one, 0: none, negative: ERR_PROTO. */
 int channel_recv(struct channel *c, uint16_t *type, struct buf *b, struct err *e);
-int channel_fd(const struct channel *c);   /* readable when the other side sent; channel_recv returning 0 resets it */
+int channel_fd(const struct channel
+                   *c); /* readable when the other side sent; channel_recv returning 0 resets it */
 int channel_wait(struct channel *c, uint64_t timeout_us); /* 1 something came, 0 time-out */
 struct channel_status *channel_status(struct channel *c);
 

@@ -31,5 +31,5 @@ endef
 $(foreach t,$(FUZZ),$(eval $(call FUZZ_RULES,$(t))))
 
 .PHONY: unit unit-bins fuzz fuzz-bins check
-unit-bins: $(UNIT_BIN) $(FUZZ:%=$(OUT)/tests/fuzz/%)
+unit-bins: $(UNIT_BIN) $(if $(filter asan,$(MODE)),$(FUZZ:%=$(OUT)/tests/fuzz/%))
 fuzz-bins: $(FUZZ:%=$(OUT)/fuzz/%)

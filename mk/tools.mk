@@ -32,14 +32,21 @@ check:  ## every test, under prove (root; installs what it needs)
 	@$(MAKE) --no-print-directory -j$(JOBS) check-bins model venv
 	@tests/tools/check.sh $(BUILD)
 
+tools-bins: mpi-tools
+.PHONY: tools-bins bench-bins
+bench-bins: $(OUT)/tests/bench/engine_bench $(OUT)/tests/bench/bcast_bench
+
 check-bins:
 	@$(MAKE) --no-print-directory MODE=release all unit-bins tools-bins
 	@$(MAKE) --no-print-directory MODE=asan all unit-bins tools-bins
 	@$(MAKE) --no-print-directory MODE=tsan all unit-bins tools-bins
 
 fuzz: fuzz-bins  ## run each fuzz target for FUZZ_SECONDS (default 60)
-	@for t in $(FUZZ); do echo "  fuzz  $$t ($(FUZZ_SECONDS) s)"; mkdir -p $(BUILD)/fuzz-work/$$t tests/fuzz/corpus/$$t; \
-	  tests/fuzz/run.sh $(OUT)/fuzz/$$t $(BUILD)/fuzz-work/$$t tests/fuzz/corpus/$$t $(FUZZ_SECONDS) || exit 1; done
+	@for t in $(FUZZ); do echo "  fuzz  $$t ($(FUZZ_SECONDS) s)"; mkdir -p $(BUILD)/fuzz-work/$$t; \
+	  UBSAN_OPTIONS=print_stacktrace=1 $(OUT)/fuzz/$$t -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 -max_len=65536 \
+	    -print_final_stats=1 -artifact_prefix=$(BUILD)/fuzz-work/ $(BUILD)/fuzz-work/$$t tests/fuzz/corpus/$${t%_fuzz} \
+	    >$(BUILD)/fuzz-work/$$t.log 2>&1 || { tail -30 $(BUILD)/fuzz-work/$$t.log; exit 1; }; \
+	  grep -E 'number_of_executed_units|new_units_added' $(BUILD)/fuzz-work/$$t.log | sed 's/^/        /'; done
 
 bench: all model  ## figures: starts, broadcast, tokens/s (never part of check)
 	@$(MAKE) --no-print-directory bench-bins

@@ -17,6 +17,8 @@ const char *boot_phase_name(uint32_t phase)
         return "leaving MPI_Init and registering";
     case BOOT_WARM:
         return "warming up MPI";
+    case BOOT_GROUPED:
+        return "making communicators";
     case BOOT_DETACHED:
         return "detaching from PMIx";
     default:

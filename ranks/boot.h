@@ -3,6 +3,7 @@
  * Phases, in order (design.md 2, "Boot order"; platform.md says why no other order works):
  *   BOOT_OUT_OF_INIT  every rank has left MPI_Init and registered over the message plane
  *   BOOT_WARM         every pair of ranks has talked over MPI once
+ *   BOOT_GROUPED      the workers' communicators for broadcasts are made
  *   BOOT_DETACHED     PMIx is detached: from here on any rank may die and the others go on
  */
 #ifndef EXA_RANKS_BOOT_H
@@ -14,7 +15,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum boot_phase { BOOT_OUT_OF_INIT = 1, BOOT_WARM = 2, BOOT_DETACHED = 3, BOOT_PHASES = 3 };
+enum boot_phase {
+    BOOT_OUT_OF_INIT = 1,
+    BOOT_WARM = 2,
+    BOOT_GROUPED = 3,
+    BOOT_DETACHED = 4,
+    BOOT_PHASES = 4
+};
 const char *boot_phase_name(uint32_t phase);
 
 struct boot {

@@ -292,6 +292,8 @@ static void take_register(struct daemon *d, uint32_t member, const uint8_t *body
     scheduler_role_register(d->scheduler, &m);
 }
 
+static void check_start(struct daemon *d, uint64_t now_us);
+
 void members_message(struct daemon *d, uint32_t member, uint16_t type, const uint8_t *body,
                      size_t n)
 {
@@ -302,6 +304,8 @@ void members_message(struct daemon *d, uint32_t member, uint16_t type, const uin
             take_register(d, member, body, n);
         else if (type == MSG_BARRIER && msg_phase_get(&p, body, n, NULL) == 0)
             boot_reach(&d->boot, member, p.phase);
+        if (!d->serving)
+            check_start(d, clock_now_us());
         return;
     }
     if (member != SCHEDULER_MEMBER || d->serving)
@@ -321,6 +325,8 @@ void members_task(struct daemon *d, struct task *t)
         if (t->phase == BOOT_OUT_OF_INIT)
             send_register(d);
         send_phase(d, t->phase);
+        if (d->rank == SCHEDULER_MEMBER)
+            check_start(d, clock_now_us());
         return;
     }
     struct member *p = &d->members[SCHEDULER_MEMBER];
@@ -334,6 +340,8 @@ void members_task(struct daemon *d, struct task *t)
 
 static void check_start(struct daemon *d, uint64_t now_us)
 {
+    if (d->boot.phase > BOOT_PHASES)
+        return;
     struct err e = ERR_INIT;
     uint32_t phase = d->boot.phase;
     int rc = boot_check(&d->boot, now_us, &e);
@@ -369,7 +377,7 @@ static void check_start(struct daemon *d, uint64_t now_us)
 
 void members_tick(struct daemon *d, uint64_t now_us)
 {
-    if (d->rank == SCHEDULER_MEMBER && !d->serving && d->boot.phase <= BOOT_PHASES)
+    if (d->rank == SCHEDULER_MEMBER && !d->serving)
         check_start(d, now_us);
     keep_links(d, now_us);
 }

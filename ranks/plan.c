@@ -39,7 +39,8 @@ int plan_prepare(const char *config_path, const char *run_dir, struct err *e)
     if (!rc)
         rc = rundir_create(run_dir, e);
     if (!rc)
-        rc = config_dump(c, &text, e); /* not a copy: relative paths are meant from the original's folder */
+        rc = config_dump(c, &text,
+                         e); /* not a copy: relative paths are meant from the original's folder */
     if (!rc)
         rc = path_join(yaml, sizeof yaml, e, "%s/serve.yaml", run_dir);
     if (!rc)

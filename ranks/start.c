@@ -1,6 +1,7 @@
 /* start.c - see start.h. The order is the point (platform.md):
  *
- *   MPI_Init → message plane up → [all are out of MPI_Init] → MPI warm-up → [all are warm] → PMIx detach → [all are detached] → mover
+ *   MPI_Init → message plane up → [all are out of MPI_Init] → MPI warm-up → [all are warm] → communicators
+ *            → [all have them] → PMIx detach → [all are detached] → mover
  *
  * [brackets] are barriers over the message plane, with a deadline and names (boot.c). No rank sends an MPI message before the first.
  */
@@ -9,6 +10,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "mpi/bcast.h"
 #include "mpi/world.h"
 #include "ranks/daemon.h"
 
@@ -125,6 +127,21 @@ static int meet(struct daemon *d, struct err *e)
     return rc ? rc : await_release(d, BOOT_OUT_OF_INIT, e);
 }
 
+/* For the broadcast of weights to every worker; rounds of fewer members do without. */
+static int make_communicators(struct daemon *d, struct world *world, struct err *e)
+{
+    struct bcast_member *members = calloc(d->n_ranks, sizeof *members);
+    uint32_t n = 0;
+    if (!members)
+        return err_set(e, ERR_NOMEM, "no memory for %u members", d->n_ranks);
+    for (uint32_t r = 0; r < d->n_ranks; r++)
+        if (d->layout.ranks[r].role == ROLE_WORKER)
+            members[n++] = (struct bcast_member){r, d->members[r].rack};
+    int rc = bcast_prepare(world, members, n, boot_phase_limit_us(d->n_ranks), e);
+    free(members);
+    return rc;
+}
+
 /* From here on a death does not end the world: the job script must not start it again. */
 static int mark_detached(struct daemon *d, struct err *e)
 {
@@ -172,6 +189,10 @@ _Noreturn void rank_run(const char *run_dir, uint32_t attempt, int *argc, char *
     if (!rc)
         rc = reach(d, BOOT_WARM, &e);
     uint64_t t3 = clock_now_us();
+    if (!rc && d->role == ROLE_WORKER)
+        rc = make_communicators(d, world, &e);
+    if (!rc)
+        rc = reach(d, BOOT_GROUPED, &e);
     if (!rc)
         rc = world_detach(world, &e);
     if (!rc)

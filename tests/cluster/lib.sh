@@ -8,7 +8,7 @@
 #   is "$(…)" "expected" "what is shown"
 # shellcheck shell=bash disable=SC2034
 set -u -o pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 ROOT=$PWD
 BIN=${EXASERVE_BIN:-$ROOT/build/release/bin}
 BUILD_DIR=${EXASERVE_BUILD_DIR:-$ROOT/build}

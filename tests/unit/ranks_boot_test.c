@@ -7,11 +7,13 @@
 
 #include "ranks/boot.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static void make(struct layout *l, struct boot *b)
 {
-    struct layout_node nodes[4] = {{"n0", "r0", ""}, {"n1", "r0", ""}, {"n2", "r1", ""}, {"n3", "r1", ""}};
+    struct layout_node nodes[4] = {
+        {"n0", "r0", ""}, {"n1", "r0", ""}, {"n2", "r1", ""}, {"n3", "r1", ""}};
     struct layout_wish w = {0};
     struct err e = ERR_INIT;
     assert_int_equal(layout_make(l, nodes, 4, &w, &e), 0);

@@ -18,7 +18,8 @@ static struct msg_heartbeat *beat(uint32_t member, uint64_t seq, uint8_t state, 
     h.incarnation = 7;
     h.seq = seq;
     h.n_replicas = 1;
-    h.replicas[0] = (struct replica_load){.deployment = 1, .replica = member, .epoch = 1, .state = state, .n_active = n_active};
+    h.replicas[0] = (struct replica_load){
+        .deployment = 1, .replica = member, .epoch = 1, .state = state, .n_active = n_active};
     return &h;
 }
 
@@ -61,12 +62,13 @@ static void test_deltas(void **state)
     assert_int_equal(n, 2);
     assert_int_equal(full, 2);
     assert_false(leader_take(l, beat(3, 2, REPLICA_LOADING, 0))); /* only alive */
-    assert_false(leader_take(l, beat(4, 2, REPLICA_LOADING, 5))); /* another load: told, not urgent */
+    assert_false(
+        leader_take(l, beat(4, 2, REPLICA_LOADING, 5))); /* another load: told, not urgent */
     flush(l, &n, &full);
     assert_int_equal(n, 2);
     assert_int_equal(full, 1);
     assert_true(leader_take(l, beat(4, 3, REPLICA_READY, 5))); /* another state: urgent */
-    flush(l, &n, &full); /* member 3 was silent */
+    flush(l, &n, &full);                                       /* member 3 was silent */
     assert_int_equal(n, 1);
     assert_int_equal(full, 1);
     leader_destroy(l);

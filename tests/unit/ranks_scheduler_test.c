@@ -28,7 +28,8 @@ static uint32_t count(struct sched *s, uint16_t type, uint32_t member)
     struct sched_actions *a = sched_actions(s);
     uint32_t n = 0;
     for (uint32_t i = 0; i < a->n; i++)
-        n += a->list[i].kind == SCHED_SEND && a->list[i].type == type && (member == UINT32_MAX || a->list[i].member == member);
+        n += a->list[i].kind == SCHED_SEND && a->list[i].type == type &&
+             (member == UINT32_MAX || a->list[i].member == member);
     return n;
 }
 
@@ -71,8 +72,13 @@ static void make_model(struct fixture *f)
 static void begin(struct fixture *f, uint32_t replicas, uint32_t min_replicas)
 {
     struct err e = ERR_INIT;
-    struct sched_wish w = {.pack_path = "/p.h5", .engine = "cpu", .replicas = replicas, .min_replicas = min_replicas,
-                           .n_slots = 4, .start_deadline_us = 100 * SECOND, .suspect_us = 4 * SECOND};
+    struct sched_wish w = {.pack_path = "/p.h5",
+                           .engine = "cpu",
+                           .replicas = replicas,
+                           .min_replicas = min_replicas,
+                           .n_slots = 4,
+                           .start_deadline_us = 100 * SECOND,
+                           .suspect_us = 4 * SECOND};
     memset(f, 0, sizeof *f);
     make_model(f);
     assert_int_equal(sched_create(&f->s, &w, &e), 0);
@@ -80,7 +86,8 @@ static void begin(struct fixture *f, uint32_t replicas, uint32_t min_replicas)
     struct msg_register r = {.member = ROUTER, .incarnation = 1, .role = ROLE_ROUTER};
     sched_register(f->s, &r, 0, f->now);
     for (uint32_t i = N_WORKERS; i-- > 0;) { /* any order */
-        r = (struct msg_register){.member = FIRST_WORKER + i, .incarnation = 10 + i, .role = ROLE_WORKER};
+        r = (struct msg_register){
+            .member = FIRST_WORKER + i, .incarnation = 10 + i, .role = ROLE_WORKER};
         snprintf(r.host, sizeof r.host, "n%u", i);
         sched_register(f->s, &r, i / 2, f->now);
     }
@@ -108,7 +115,8 @@ static void beat(struct fixture *f, uint32_t member, uint32_t replica, uint8_t s
     h->member = member;
     h->incarnation = 10 + member - FIRST_WORKER;
     h->n_replicas = 1;
-    h->replicas[0] = (struct replica_load){.deployment = 1, .replica = replica, .epoch = 1, .state = state};
+    h->replicas[0] =
+        (struct replica_load){.deployment = 1, .replica = replica, .epoch = 1, .state = state};
     sched_heartbeat(f->s, h, true, f->now);
     free(h);
 }
@@ -269,7 +277,9 @@ static void test_one_full_disk_degrades(void **state)
     for (uint32_t r = 0; r < N_WORKERS; r++)
         if (owner[r] != UINT32_MAX)
             beat(&f, owner[r], r, REPLICA_READY);
-    assert_int_equal(service(&f).state, SERVICE_DEGRADED); /* nothing more can come: no need to wait for the deadline */
+    assert_int_equal(
+        service(&f).state,
+        SERVICE_DEGRADED); /* nothing more can come: no need to wait for the deadline */
     assert_non_null(strstr(service(&f).progress, "disk full"));
     end(&f);
 }
@@ -282,7 +292,8 @@ static void test_placement_spreads(void **state)
     for (uint32_t i = 0; i < 6; i++)
         nodes[i] = (struct placement_node){i, i / 2};
     assert_int_equal(placement_make(nodes, 6, 2, &n, owner, 12, &e), 0);
-    assert_true(nodes[owner[0]].rack != nodes[owner[1]].rack && nodes[owner[1]].rack != nodes[owner[2]].rack &&
+    assert_true(nodes[owner[0]].rack != nodes[owner[1]].rack &&
+                nodes[owner[1]].rack != nodes[owner[2]].rack &&
                 nodes[owner[0]].rack != nodes[owner[2]].rack);
     n = 0;
     assert_int_equal(placement_make(nodes, 6, 2, &n, owner, 12, &e), 0);

@@ -11,12 +11,14 @@
 
 enum { SEGMENTS = 20, SECOND = 1000000 };
 
-static void have(struct weights *w, uint32_t member, uint32_t round, uint32_t n_held, int code, const char *text)
+static void have(struct weights *w, uint32_t member, uint32_t round, uint32_t n_held, int code,
+                 const char *text)
 {
     uint8_t bits[3] = {0};
     for (uint32_t s = 0; s < n_held; s++)
         bits[s / 8] |= (uint8_t)(1u << s % 8);
-    struct msg_have h = {.member = member, .round = round, .code = code, .n_segments = SEGMENTS, .bits = bits};
+    struct msg_have h = {
+        .member = member, .round = round, .code = code, .n_segments = SEGMENTS, .bits = bits};
     strcpy(h.text, text);
     weights_have(w, &h, SECOND);
 }
@@ -145,7 +147,8 @@ static void test_rounds_and_waits_end(void **state)
     expect_told(&w, 3, WEIGHTS_FAILED);
     weights_fini(&w);
     make(&w);
-    assert_int_equal(weights_next(&w, UINT64_MAX / 2, &which), WEIGHTS_TELL); /* silent for ever: failed */
+    assert_int_equal(weights_next(&w, UINT64_MAX / 2, &which),
+                     WEIGHTS_TELL); /* silent for ever: failed */
     assert_int_equal(w.nodes[which].state, WEIGHTS_FAILED);
     weights_fini(&w);
 }
