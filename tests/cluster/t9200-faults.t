@@ -83,9 +83,19 @@ busy_worker() { # "RANK HOST PID"; options in $1: only|any
     done
     return 1
 }
-found_busy() { busy_worker "$1" >"$HOME_DIR/victim"; }
-victim() { # only|any: set rank host pid as soon as such a worker computes streams
-    await 60 found_busy "$1" && read -r rank host pid <"$HOME_DIR/victim"
+active_on() { api "$job" 0 /health/ready | jq -r ".replicas[] | select(.host == \"$1\") | .load.active"; }
+frozen_busy() { # freeze an engine that computes streams; certain only when a heartbeat after the freeze still counts them
+    busy_worker "$1" >"$HOME_DIR/victim" || return 1
+    read -r rank host pid <"$HOME_DIR/victim"
+    "$VC" exec "$host" pkill -STOP -x exaserve-engine
+    sleep 1 # three heartbeats
+    [ "$(active_on "$host")" -gt 0 ] && return
+    "$VC" exec "$host" pkill -CONT -x exaserve-engine
+    return 1
+}
+victim() { # only|any: set rank host pid of a worker with running streams; they cannot end before the kill
+    local until=$((SECONDS + 60))
+    until frozen_busy "$1"; do [ "$SECONDS" -lt "$until" ] || return 1; done
 }
 verdict() { # FILE WHAT: some streams were hit, each with a typed error; all others end well with the undisturbed text
     local hit ok_n

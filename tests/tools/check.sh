@@ -30,7 +30,7 @@ wrap() { # NAME MODE COMMAND…
         asan | tsan)
             echo 'export UCX_HANDLE_ERRORS=none UCX_MEM_MMAP_HOOK_MODE=none UCX_MEM_EVENTS=n'
             echo "export ASAN_OPTIONS=detect_leaks=1:abort_on_error=1 LSAN_OPTIONS=suppressions='$here/tests/tools/lsan.supp':print_suppressions=0"
-            echo "export UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=suppressions='$here/tests/tools/tsan.supp':halt_on_error=1"
+            echo "export UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=suppressions='$here/tests/tools/tsan.supp':halt_on_error=1:ignore_noninstrumented_modules=1"
             ;;
         esac
         if [[ $name == unit-* ]]; then # cmocka says "not ok # SKIP" of a skipped test; TAP has "ok # SKIP"
