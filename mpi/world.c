@@ -1,5 +1,6 @@
 /* world.c - see world.h. */
 #include "mpi/world.h"
+#include "mpi/abort.h"
 #include "mpi/world_priv.h"
 
 #include "base/buf.h"
@@ -265,6 +266,7 @@ int world_detach(struct world *w, struct err *e)
             return err_set(e, ERR_SYS, "rank %u cannot detach from PMIx: %s", w->rank,
                            PMIx_Error_string(status));
     }
+    abort_disarm();
     w->detached = true;
     return 0;
 }

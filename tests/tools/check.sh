@@ -21,7 +21,7 @@ wrap() { # NAME MODE COMMAND…
     {
         echo '#!/bin/bash'
         echo "cd '$here'"
-        echo "export EXASERVE_BIN='$here/$build/$mode/bin' EXASERVE_TESTS='$here/$build/$mode/tests' EXASERVE_BUILD_DIR='$here/$build'"
+        echo "export EXASERVE_BIN='$here/$build/$mode/bin' EXASERVE_TESTS='$here/$build/$mode/tests' EXASERVE_BUILD_DIR='$here/$build' EXASERVE_OUT='$here/$build/$mode'"
         echo "export EXASERVE_TEST_MODEL='$here/$build/model/SmolLM2-135M-Instruct.Q4_1.gguf' EXASERVE_GOLDEN='$here/tests/golden'"
         echo "export EXASERVE_VENV='$here/$build/venv' CMOCKA_MESSAGE_OUTPUT=TAP"
         # Members of one test talk inside this machine; what a cluster's fabric needs is not for here (docs/cluster.md).
