@@ -85,6 +85,13 @@ int target_urls(struct target *t, struct err *e)
     int rc = target_endpoint(t, e);
     if (rc && rc != ERR_AGAIN)
         return rc;
+    if (!rc && strcmp(t->endpoint.state, "FAILED") == 0)
+        return err_set(e, ERR_AGAIN, "job %s failed: %s", t->job, t->endpoint.progress);
+    /* endpoint.json outlives the service; of a process on this machine it costs nothing to know */
+    bool gone = !rc && (strcmp(t->endpoint.state, "STOPPED") == 0 ||
+                        (t->local && target_state(t, NULL) == 0 && target_ended(t)));
+    if (gone)
+        return err_set(e, ERR_AGAIN, "job %s has ended", t->job);
     if (!rc && t->endpoint.n_urls)
         return 0;
     if (!rc)
@@ -94,4 +101,11 @@ int target_urls(struct target *t, struct err *e)
         return err_set(e, ERR_AGAIN, "job %s has ended", t->job);
     return err_set(e, ERR_AGAIN, "job %s has no URL yet%s%s%s", t->job, t->has_state ? " (" : "",
                    t->has_state ? t->state.state : "", t->has_state ? ")" : "");
+}
+
+int target_silent(struct target *t, int rc, struct err *e)
+{
+    if (rc == ERR_PEER && target_state(t, NULL) == 0 && target_ended(t))
+        return err_set(e, ERR_AGAIN, "job %s has ended", t->job);
+    return rc;
 }

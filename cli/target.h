@@ -33,5 +33,7 @@ bool target_ended(const struct target *t);
 bool target_serves(const struct target *t);
 /* For commands that need URLs: both of the above, or ERR_AGAIN with the reason in one sentence. */
 int target_urls(struct target *t, struct err *e);
+/* After a request: where its result rc is ERR_PEER (nobody answered) and the job is over, say that instead (ERR_AGAIN). */
+int target_silent(struct target *t, int rc, struct err *e);
 
 #endif
