@@ -2,6 +2,7 @@
 #include "cli/pack.h"
 
 #include "base/clock.h"
+#include "cli/pack_guard.h"
 #include "hdf5io/pack.h"
 #include "model/gguf.h"
 
@@ -59,6 +60,12 @@ static struct progress progress_start(const char *verb, bool quiet)
     return (struct progress){verb, quiet, now, now};
 }
 
+static void write_progress(void *ctx, uint64_t done, uint64_t total)
+{
+    pack_guard_own();
+    show_progress(ctx, done, total);
+}
+
 static int fail(const char *name, int rc, const struct err *e)
 {
     fprintf(stderr, "exaserve %s: %s\n", name, e->text);
@@ -96,7 +103,9 @@ static int make_pack(const char *name, const char *in, const char *out, bool qui
         fprintf(stderr, "packing %s: %" PRIu32 " tensors, %.1f MB\n", in, g.index.n_tensors,
                 (double)g.index.data_bytes / 1e6);
     struct progress p = progress_start("packing", quiet);
-    rc = pack_write(out, &g.index, &g.meta, g.tensor_data, show_progress, &p, &e);
+    pack_guard_begin(out);
+    rc = pack_write(out, &g.index, &g.meta, g.tensor_data, write_progress, &p, &e);
+    pack_guard_end();
     char hex[SHA256_HEX];
     hex_encode(g.index.digest, SHA256_BYTES, hex);
     gguf_close(&g);

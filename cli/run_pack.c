@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/paths.h"
+#include "cli/pack_guard.h"
 #include "hdf5io/pack.h"
 #include "model/gguf.h"
 
@@ -28,6 +29,7 @@ int cache_dir(char *out, size_t cap, struct err *e)
 static void show_progress(void *ctx, uint64_t done, uint64_t total)
 {
     uint64_t *last = ctx, now = clock_now_us();
+    pack_guard_own();
     if (now - *last < PROGRESS_US)
         return;
     *last = now;
@@ -78,7 +80,9 @@ static int make(const char *model, const char *path, struct err *e)
     uint64_t begin = clock_now_us(), last = begin;
     fprintf(stderr, "packing %s (%.1f MB), once: it is kept in %s\n", model,
             (double)g.index.data_bytes / 1e6, path);
+    pack_guard_begin(path);
     rc = pack_write(path, &g.index, &g.meta, g.tensor_data, show_progress, &last, e);
+    pack_guard_end();
     gguf_close(&g);
     return rc;
 }
