@@ -72,6 +72,8 @@ static int look(struct target *t, bool ask_slurm, struct progress_line *line, st
         return err_set(e, ERR_PEER, "the service failed: %s", t->endpoint.progress);
     if (ask_slurm && target_state(t, &why) != 0)
         say_progress(line, "%s", why.text);
+    else if (target_ended(t) && target_fault(t, &why) == 0)
+        return err_set(e, ERR_PEER, "job %s ended before it was ready: %s", t->job, why.text);
     else if (target_ended(t))
         return err_set(e, ERR_PEER, "job %s ended before it was ready: %s, exit code %d", t->job,
                        t->state.state, t->state.exit_code);

@@ -3,10 +3,13 @@
 
 #include "base/file.h"
 #include "slurm/cluster.h"
+#include "slurm/fault.h"
 #include "slurm/owner.h"
 
 #include <stdio.h>
 #include <string.h>
+
+enum { MAX_ATTEMPTS = 4 }; /* of jobs/serve.sbatch */
 
 /* cluster and job are the last two parts of the run directory. */
 static void names_from_dir(struct target *t)
@@ -72,6 +75,16 @@ int target_state(struct target *t, struct err *e)
 bool target_ended(const struct target *t)
 {
     return t->local ? t->owner == 0 : t->has_state && job_state_ended(t->state.state);
+}
+
+int target_fault(const struct target *t, struct err *why)
+{
+    char dir[RUNDIR_PATH_BYTES + 32], host[FAULT_HOST_BYTES];
+    for (int n = MAX_ATTEMPTS; t->dir[0] && n > 0; n--)
+        if (path_join(dir, sizeof dir, NULL, "%s/attempt-%d", t->dir, n) == 0 &&
+            fault_read(dir, host, why) == 0)
+            return 0;
+    return ERR_AGAIN;
 }
 
 bool target_serves(const struct target *t)
