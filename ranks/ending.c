@@ -129,6 +129,10 @@ static void leave_now(struct daemon *d, uint64_t now_us)
     }
     if (now_us < d->leave_at_us && !flushed(d))
         return;
+    /* the word before it may still be on its way to the disk, and the last one waits for it */
+    if (d->scheduler && !scheduler_role_published(d->scheduler) &&
+        now_us < d->leave_at_us + MOVER_US)
+        return;
     atomic_store(&d->leaving, 1);
     d->leave_at_us = now_us;
     mover_interrupt(d->mover);

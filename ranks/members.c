@@ -39,17 +39,25 @@ int members_init(struct daemon *d, struct err *e)
     return 0;
 }
 
-void members_abort(struct daemon *d, int code, const char *why)
+/* blamed: the host that the job script holds responsible; NULL: those of the ranks that are missing */
+static void abort_start(struct daemon *d, int code, const char *why, const char *blamed)
 {
     struct task *t = daemon_task(d, TASK_ABORTED);
     if (!t)
         return;
     err_set(&t->err, code, "%s", why);
-    if (d->rank == SCHEDULER_MEMBER) /* for the blame file: hosts, one a line */
+    if (blamed) /* for the blame file: hosts, one a line */
+        buf_printf(&t->a, "%s\n", blamed);
+    else if (d->rank == SCHEDULER_MEMBER)
         for (uint32_t r = 0; r < d->n_ranks; r++)
             if (boot_is_missing(&d->boot, r))
                 buf_printf(&t->a, "%s\n", d->members[r].host);
     daemon_give(d, t);
+}
+
+void members_abort(struct daemon *d, int code, const char *why)
+{
+    abort_start(d, code, why, NULL);
 }
 
 /* --- registration ----------------------------------------------------------------------------------------- */
@@ -318,9 +326,29 @@ void members_message(struct daemon *d, uint32_t member, uint16_t type, const uin
         members_abort(d, t.code ? t.code : ERR_PEER, t.text);
 }
 
+/* Rank 0: everybody gives the start up. Said once. */
+static void fail_start(struct daemon *d, int code, const char *why, const char *blamed)
+{
+    struct msg_text t = {.code = code};
+    struct buf b;
+    snprintf(t.text, sizeof t.text, "%s", why);
+    buf_init(&b, 4096);
+    msg_text_put(&b, &t);
+    broadcast(d, MSG_ABORT, &b);
+    buf_fini(&b);
+    abort_start(d, code, why, blamed);
+    d->boot.phase = BOOT_PHASES + 1;
+}
+
 void members_task(struct daemon *d, struct task *t)
 {
     struct err e = ERR_INIT;
+    if (t->kind == TASK_FAULT) {
+        err_set(&e, t->err.code, "the world did not start: %s", t->err.text);
+        if (d->boot.phase <= BOOT_PHASES)
+            fail_start(d, e.code, e.text, buf_cstr(&t->a));
+        return;
+    }
     if (t->kind == TASK_REACHED) {
         if (t->phase == BOOT_OUT_OF_INIT)
             send_register(d);
@@ -358,15 +386,7 @@ static void check_start(struct daemon *d, uint64_t now_us)
         buf_fini(&b);
         released(d, phase);
     } else if (rc < 0) {
-        struct msg_text t = {.code = rc};
-        snprintf(t.text, sizeof t.text, "%s", e.text);
-        struct buf b;
-        buf_init(&b, 4096);
-        msg_text_put(&b, &t);
-        broadcast(d, MSG_ABORT, &b);
-        buf_fini(&b);
-        members_abort(d, rc, e.text);
-        d->boot.phase = BOOT_PHASES + 1; /* said once */
+        fail_start(d, rc, e.text, NULL);
     } else if (now_us > d->boot_said_us + SAY_WAITING_US) {
         char names[384];
         d->boot_said_us = now_us;

@@ -212,3 +212,8 @@ void scheduler_role_stopped(struct scheduler_role *s)
     s->stopped = true;
     publish(s);
 }
+
+bool scheduler_role_published(const struct scheduler_role *s)
+{
+    return !s->publishing && !s->dirty;
+}

@@ -15,5 +15,7 @@ void scheduler_role_tick(struct scheduler_role *s, uint64_t now_us);
 void scheduler_role_drain(struct scheduler_role *s);
 /* Publish the last word (STOPPED, or FAILED stays). */
 void scheduler_role_stopped(struct scheduler_role *s);
+/* Every word is on the disk. */
+bool scheduler_role_published(const struct scheduler_role *s);
 
 #endif
