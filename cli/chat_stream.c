@@ -152,6 +152,7 @@ static int verdict(struct stream *s, CURLcode code, struct err *e)
         return s->sse.done ? 0
                            : err_set(e, ERR_PEER, "%s: the answer ended too early", s->q->base_url);
     http_error_text(&s->error_body, text, sizeof text);
+    s->r->too_long = http_error_is(&s->error_body, "context_length_exceeded");
     return err_set(e, status >= 500 || status == 429 ? ERR_AGAIN : ERR_CONFIG,
                    "the service refused (%ld): %s", status, text);
 }

@@ -30,6 +30,7 @@ struct chat_request {
 struct chat_result {
     char finish[32]; /* "stop", "length"; "" when it did not finish */
     bool any;        /* text was shown */
+    bool too_long;   /* refused: the conversation does not fit the context */
 };
 /* ERR_PEER: nobody there, or the connection broke; ERR_CANCELED: stop_fd; others: the service's own error. */
 int chat_stream(struct http *h, const struct chat_request *q, struct chat_result *r, struct err *e);

@@ -56,7 +56,13 @@ say 'one\n/quit\ntwo\n'
 is "$out" "u: you said one" "/quit ends"
 say 'cut\n'
 is "$(head -c 7 <<<"$out")" "grüße" "events may be cut anywhere"
-unlike "$out" $'\e' "an answer does not steer the terminal"
+unlike "$out" $'\e|\xc2\x9b|\x7f' "an answer does not steer the terminal"
+say 'one\ntwo\nthree\nlong\nlast\n' --system S
+is "$code/$(tail -2 <<<"$out")" "0/suau: you said long
+suauau: you said last" "a conversation longer than the context loses its oldest turns"
+is "$(grep -c "no longer fit the model's context" "$W/err")" 1 "and says so"
+say 'one\ntoo long\n'
+is "$code/$err" "4/exaserve chat: the service refused (400): the context is 8" "a question that alone is too long: the reason"
 say 'refuse\nnext\n'
 is "$code/$out" 4/ "a refused prompt: 4"
 is "$err" "exaserve chat: the service refused (400): prompt has 9 tokens, the context 8" "with the service's sentence"
