@@ -1,5 +1,5 @@
 #!/bin/bash
-# `exaserve run` with the real world and the real model: ready, one question, an end by Ctrl-C, and an end by kill -9.
+# `exaserve run` with the real world and the real model: ready, one question, an end by Ctrl-C, and an end by kill -9; bound to one core.
 . "$(dirname "$0")/cli_lib.sh"
 
 model=${EXASERVE_TEST_MODEL:-build/model/SmolLM2-135M-Instruct.Q4_1.gguf}
@@ -10,7 +10,8 @@ command -v mpirun >/dev/null || { echo "1..0 # SKIP mpirun is not installed"; ex
 run() { # ARG…: in the background; $pid, $dir
     rm -f "$W/run.out" "$W/run.err"
     touch "$W/run.out" "$W/run.err"
-    setsid "$EXA" run "$model" "$@" >"$W/run.out" 2>"$W/run.err" </dev/null & pid=$!; started+=($pid)
+    # shellcheck disable=SC2086
+    setsid ${under-} "$EXA" run "$model" "$@" >"$W/run.out" 2>"$W/run.err" </dev/null & pid=$!; started+=($pid)
     dir=$EXASERVE_RUN_DIR/local/run-$pid
 }
 ready() { until_true 300 grep -q 'Ctrl-C ends it' "$W/run.out"; }
@@ -43,4 +44,18 @@ wait $pid 2>/dev/null
 until_true 60 gone; ok $? "killed hard: no process is left" "$(left)"
 exa status "run-$pid"
 is "$code" 2 "status knows that it is gone"
+
+# One core, as a cluster's task plugin would bind it; the virtual cluster has none, so that only this run shows it.
+core=$(taskset -cp $$ | sed 's/.*[ :]//; s/[-,].*//')
+under="taskset -c $core" run --context 512 --slots 2
+ready; ok $? "bound to one core the world gets ready too" "$(tail -5 "$W/run.err"; tail -20 "$dir/world.log")"
+all=$(members $pid)
+cores() { local p t; for p in $all; do for t in "/proc/$p/task"/*/status; do sed -n 's/^Cpus_allowed_list:\t//p' "$t"; done; done; }
+is "$(cores | sort -u)" "$core" "every thread of every process keeps to it"
+answer=$(echo 'What is the capital of France?' | timeout 200 "$EXA" chat --temperature 0 --max-tokens 24)
+like "$answer" 'Paris' "the model answers"
+kill -INT $pid
+wait $pid
+is $? 0 "Ctrl-C: exit code 0"
+until_true 30 gone; ok $? "no process is left" "$(left)"
 echo "1..$n"
