@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/paths.h"
 #include "hdf5io/pack.h"
 #include "model/gguf.h"
 
@@ -17,15 +18,6 @@
 #include <unistd.h>
 
 enum { PROGRESS_US = 1000 * 1000, STEM_BYTES = 80 };
-
-int cache_dir(char *out, size_t cap, struct err *e)
-{
-    const char *set = getenv("EXASERVE_CACHE"), *tmp = getenv("TMPDIR");
-    int rc = set && *set ? path_join(out, cap, e, "%s", set)
-                         : path_join(out, cap, e, "%s/exaserve-%u", tmp && *tmp ? tmp : "/tmp",
-                                     (unsigned)geteuid());
-    return rc ? rc : dir_make_private(out, e);
-}
 
 static void show_progress(void *ctx, uint64_t done, uint64_t total)
 {
@@ -58,7 +50,9 @@ static int cached_path(const char *model, char *path, size_t cap, struct err *e)
     char *dot = strrchr(stem, '.');
     if (dot && dot != stem)
         *dot = 0;
-    int rc = cache_dir(dir, sizeof dir, e);
+    int rc = path_cache_dir(dir, sizeof dir, e);
+    if (!rc)
+        rc = dir_make_private(dir, e);
     if (!rc)
         rc = path_join(packs, sizeof packs, e, "%s/packs", dir);
     if (!rc)
