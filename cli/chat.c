@@ -33,7 +33,7 @@ struct chat {
     int stop_fd;  /* signalfd of SIGINT */
 };
 
-static void show(void *ctx, const char *text, size_t n)
+static int show(void *ctx, const char *text, size_t n, struct err *e)
 {
     struct chat *c = ctx;
     buf_put(&c->answer, text, n);
@@ -43,7 +43,7 @@ static void show(void *ctx, const char *text, size_t n)
         putchar(plain ? text[i] : '?');
         i += control > 1;
     }
-    fflush(stdout);
+    return fflush(stdout) ? err_set(e, ERR_SYS, "cannot write to standard output") : 0;
 }
 
 static int history_reset(struct chat *c)
@@ -240,6 +240,8 @@ static int talk(struct chat *c)
             rc = err_set(&e, ERR_LIMIT, "the line has more than %d bytes", LINE_MAX_BYTES);
         else
             rc = turn(c, line, &e);
+        if (ferror(stdout))
+            break; /* nobody reads on: main says it */
         if (rc)
             code = say_error("chat", &e);
         if (rc && !c->tty)

@@ -92,7 +92,7 @@ static int event_take(void *ctx, const char *payload, size_t n, struct err *e)
     const char *finish = json_string_value(json_object_get(choice, "finish_reason"));
     if (!rc && json_string_length(text)) {
         s->r->any = true;
-        s->q->on_text(s->q->ctx, json_string_value(text), json_string_length(text));
+        rc = s->q->on_text(s->q->ctx, json_string_value(text), json_string_length(text), e);
     }
     if (!rc && finish)
         snprintf(s->r->finish, sizeof s->r->finish, "%s", finish);

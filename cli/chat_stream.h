@@ -24,7 +24,8 @@ struct chat_request {
     const char *body;    /* JSON with "stream": true */
     int stop_fd;         /* readable: the user wants the answer to end; -1: none */
     unsigned timeout_ms; /* without a byte from the service */
-    void (*on_text)(void *ctx, const char *text, size_t n);
+    /* An error ends the answer and is handed back. */
+    int (*on_text)(void *ctx, const char *text, size_t n, struct err *e);
     void *ctx;
 };
 struct chat_result {

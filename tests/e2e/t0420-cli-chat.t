@@ -74,6 +74,10 @@ is "$code/$out" 2/half "a connection that breaks: 2"
 printf '\xff\xfe\n' | "$EXA" chat run-1 >"$W/out" 2>"$W/err"
 is $? 4 "a line that is not UTF-8: 4"
 
+{ yes slow | timeout 30 "$EXA" chat run-1 2>"$W/err"; echo $? >"$W/code"; } | head -c 5 >"$W/out"
+is "$(cat "$W/out")/$(cat "$W/code")" tick0/1 "a reader that leaves ends the answer and the program"
+is "$(cat "$W/err")" "exaserve: cannot write to standard output" "and it is said once"
+
 a=$url
 stub b "$W/never"
 job local run-1 READY "$url" "$a"
