@@ -2,6 +2,8 @@
 #include "cli/pack.h"
 
 #include "base/clock.h"
+#include "cli/opt.h"
+#include "cli/say.h"
 #include "hdf5io/pack.h"
 #include "model/gguf.h"
 
@@ -14,7 +16,6 @@
 #include <sys/stat.h>
 
 enum {
-    EXIT_INVALID = 4,
     PROGRESS_US = 1000000, /* a line a second: readable in a log, too */
 };
 
@@ -58,13 +59,6 @@ static struct progress progress_start(const char *verb, bool quiet)
     return (struct progress){verb, quiet, now, now};
 }
 
-static int fail(const char *name, int rc, const struct err *e)
-{
-    fprintf(stderr, "exaserve %s: %s\n", name, e->text);
-    /* A full disk or a refusal by the system is no fault of the input. */
-    return rc == ERR_FORMAT || rc == ERR_CONFIG ? EXIT_INVALID : 1;
-}
-
 static bool same_file(const char *a, const char *b)
 {
     struct stat x, y;
@@ -76,21 +70,21 @@ static int make_pack(const char *name, const char *in, const char *out, bool qui
     struct err e = ERR_INIT;
     struct gguf g;
     if (same_file(in, out))
-        return fail(name, ERR_CONFIG,
-                    (err_set(&e, ERR_CONFIG, "%s and %s are the same file", in, out), &e));
-    int rc = gguf_open(&g, in, &e);
-    if (rc) /* here a limit is the input's fault, below it is a full disk */
-        return fail(name, rc == ERR_LIMIT ? ERR_FORMAT : rc, &e);
+        err_set(&e, ERR_CONFIG, "%s and %s are the same file", in, out);
+    if (e.code || gguf_open(&g, in, &e))
+        return say_error(name, &e);
     if (!quiet)
         fprintf(stderr, "packing %s: %" PRIu32 " tensors, %.1f MB\n", in, g.index.n_tensors,
                 (double)g.index.data_bytes / 1e6);
     struct progress p = progress_start("packing", quiet);
-    rc = pack_write(out, &g.index, &g.meta, g.tensor_data, show_progress, &p, &e);
+    int rc = pack_write(out, &g.index, &g.meta, g.tensor_data, show_progress, &p, &e);
     char hex[SHA256_HEX];
     hex_encode(g.index.digest, SHA256_BYTES, hex);
     gguf_close(&g);
-    if (rc)
-        return fail(name, rc, &e);
+    if (rc) {
+        int code = say_error(name, &e);
+        return rc == ERR_LIMIT ? 1 : code; /* a full disk is no fault of the input */
+    }
     if (!quiet)
         fprintf(stderr, "packed %s in %.1f s\n", out, (double)(clock_now_us() - p.start_us) / 1e6);
     printf("%s\n", hex);
@@ -103,7 +97,7 @@ static int verify_pack(const char *name, const char *path, bool quiet)
     struct progress p = progress_start("verifying", quiet);
     int rc = pack_verify(path, show_progress, &p, &e);
     if (rc)
-        return fail(name, rc, &e);
+        return say_error(name, &e);
     printf("%s: every hash agrees\n", path);
     return 0;
 }
@@ -125,11 +119,11 @@ static int list_pack(const char *name, const char *path)
     struct model_meta m;
     int rc = pack_open(&p, path, &e);
     if (rc)
-        return fail(name, rc, &e);
+        return say_error(name, &e);
     rc = meta_decode(&m, p.meta_bytes, p.meta_n_bytes, &e);
     if (rc) {
         pack_close(&p);
-        return fail(name, rc, &e);
+        return say_error(name, &e);
     }
     for (uint32_t i = 0; i < p.index.n_tensors; i++) {
         const struct tensor_info *t = &p.index.tensors[i];
