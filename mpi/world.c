@@ -8,6 +8,7 @@
 
 #include <pmix.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +47,8 @@ int mpi_err(struct err *e, int rc, const char *what)
 int world_init(struct world **out, int *argc, char ***argv, struct err *e)
 {
     int started = 0, provided = 0, rank = 0, size = 0;
+    /* A survivor writes into connections of the killed: an error, not the end of the process. */
+    signal(SIGPIPE, SIG_IGN);
     MPI_Initialized(&started);
     if (started)
         return err_set(e, ERR_PROTO, "the MPI world was started already");
