@@ -39,17 +39,20 @@ int members_init(struct daemon *d, struct err *e)
     return 0;
 }
 
-void members_abort(struct daemon *d, int code, const char *why)
+static void abort_start(struct daemon *d, int code, const char *why, bool blame)
 {
     struct task *t = daemon_task(d, TASK_ABORTED);
     if (!t)
         return;
     err_set(&t->err, code, "%s", why);
-    if (d->rank == SCHEDULER_MEMBER) /* for the blame file: hosts, one a line */
-        for (uint32_t r = 0; r < d->n_ranks; r++)
-            if (boot_is_missing(&d->boot, r))
-                buf_printf(&t->a, "%s\n", d->members[r].host);
+    if (blame)
+        boot_blame(&d->boot, &t->a);
     daemon_give(d, t);
+}
+
+void members_abort(struct daemon *d, int code, const char *why)
+{
+    abort_start(d, code, why, false);
 }
 
 /* --- registration ----------------------------------------------------------------------------------------- */
@@ -365,7 +368,7 @@ static void check_start(struct daemon *d, uint64_t now_us)
         msg_text_put(&b, &t);
         broadcast(d, MSG_ABORT, &b);
         buf_fini(&b);
-        members_abort(d, rc, e.text);
+        abort_start(d, rc, e.text, true);
         d->boot.phase = BOOT_PHASES + 1; /* said once */
     } else if (now_us > d->boot_said_us + SAY_WAITING_US) {
         char names[384];
