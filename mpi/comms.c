@@ -102,7 +102,7 @@ static bool fits(const struct round_comms *c, const struct bcast_round *r)
 }
 
 int groups_meet(struct groups *g, struct world *w, const struct bcast_round *r,
-                const volatile int *stop, struct err *e)
+                const _Atomic uint32_t *stop, struct err *e)
 {
     bool reuse = false;
     int rc = check_members(w, r->members, r->n_members, e);

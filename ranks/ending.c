@@ -131,7 +131,7 @@ static void leave_now(struct daemon *d, uint64_t now_us)
         return;
     atomic_store(&d->leaving, 1);
     d->leave_at_us = now_us;
-    mover_interrupt(d->mover);
+    mover_give_up(d->mover, UINT32_MAX);
     struct task *t = daemon_task(d, TASK_LEAVE);
     if (!t)
         _exit(d->exit_status);

@@ -21,7 +21,7 @@ struct mover {
     struct mover_config config;
     struct world *world;
     struct queue *from_loop, *to_loop;
-    volatile int interrupt;
+    _Atomic uint32_t given_up; /* the last round that should end early */
     /* the image being filled */
     struct model_index index;
     bool have_index;
@@ -42,9 +42,10 @@ int mover_create(struct mover **out, const struct mover_config *c, struct world 
     return 0;
 }
 
-void mover_interrupt(struct mover *m)
+void mover_give_up(struct mover *m, uint32_t round)
 {
-    m->interrupt = 1;
+    if (round > m->given_up)
+        m->given_up = round;
 }
 
 static void open_pack(struct mover *m, struct task *t)
@@ -170,7 +171,7 @@ static void run_round(struct mover *m, struct task *t)
     struct msg_round msg = {0};
     struct bcast_stats stats = {0};
     if (read_round(m, t, &r, &members, &offsets, &msg) == 0) {
-        bcast_round_run(m->world, &r, m->writer, &m->interrupt, &stats, &t->err);
+        bcast_round_run(m->world, &r, m->writer, &m->given_up, &stats, &t->err);
         double s = (double)stats.us_total / 1e6;
         log_info(
             "weights: round=%u nodes=%u read_bytes=%llu received_bytes=%llu ms=%llu MB/s=%.0f%s%s",
@@ -200,12 +201,10 @@ int mover_run(struct mover *m)
             open_pack(m, t);
             break;
         case TASK_OPEN_CACHE:
-            m->interrupt = 0;
             open_cache(m, t);
             break;
         case TASK_ROUND:
             run_round(m, t);
-            m->interrupt = 0;
             break;
         case TASK_LEAVE: {
             int status = t->status;

@@ -37,7 +37,7 @@ struct worker {
     /* weights */
     char image_path[1024]; /* "" until complete */
     uint8_t digest[SHA256_BYTES];
-    bool busy; /* the mover works on a weights task of ours */
+    uint32_t round; /* the last one that the mover was given */
     /* replicas */
     struct replica *replicas[MSG_MAX_REPLICAS];
     uint32_t n_replicas;
@@ -372,9 +372,16 @@ static void take_model(struct worker *w, const uint8_t *body, size_t n)
 
 static void take_round(struct worker *w, const uint8_t *body, size_t n)
 {
+    struct msg_round m;
+    struct err e = ERR_INIT;
+    if (msg_round_get(&m, body, n, &e)) {
+        log_error("worker: %s", e.text);
+        return;
+    }
     struct task *t = daemon_task(w->d, TASK_ROUND);
     if (!t)
         return;
+    w->round = m.round;
     buf_put(&t->a, body, n);
     daemon_give(w->d, t);
 }
@@ -385,7 +392,7 @@ static void take_weights(struct worker *w, const uint8_t *body, size_t n)
     if (msg_weights_get(&m, body, n, NULL))
         return;
     if (m.code == ERR_AGAIN)
-        mover_interrupt(w->d->mover);
+        mover_give_up(w->d->mover, w->round);
     else if (m.code)
         log_error("worker: this node gets no weights: %s", m.text);
 }
