@@ -111,8 +111,13 @@ static void open_cache(struct mover *m, struct task *t)
     if (m->have_index)
         index_fini(&m->index);
     m->have_index = index_decode(&m->index, t->a.data, t->a.len, &t->err) == 0;
-    if (!m->have_index)
+    if (!m->have_index) {
+        memset(&m->index, 0, sizeof m->index);
+        t->err.code = ERR_SYS; /* rank 0 reads this index well: it is this node that cannot */
+        log_error("cache: %s", t->err.text);
+        report_have(m, t, 0);
         return;
+    }
     if (m->config.cache_bytes) {
         struct err e = ERR_INIT;
         if (image_evict(m->config.cache_dir, m->config.cache_bytes, m->index.digest, &e))
@@ -180,8 +185,7 @@ static void run_round(struct mover *m, struct task *t)
             s > 0 ? (double)(stats.bytes_read + stats.bytes_received) / 1e6 / s : 0.0,
             t->err.code ? " " : "", t->err.text);
     }
-    if (m->have_index)
-        report_have(m, t, msg.round);
+    report_have(m, t, msg.round);
     free(members);
     free(offsets);
 }

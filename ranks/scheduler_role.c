@@ -171,6 +171,14 @@ void scheduler_role_message(struct scheduler_role *s, uint32_t member, uint16_t 
     act(s);
 }
 
+void scheduler_role_up(struct scheduler_role *s, uint32_t member)
+{
+    if (s->d->members[member].role != ROLE_ROUTER)
+        return;
+    sched_router_up(s->sched, member);
+    act(s);
+}
+
 void scheduler_role_lost(struct scheduler_role *s, uint32_t member)
 {
     sched_lost(s->sched, member, clock_now_us());

@@ -50,6 +50,9 @@ struct sched {
     struct msg_service told; /* last published */
 };
 
+/* A body that several messages share is put once: metadata of MiB goes to thousands of members. */
+size_t sched_body(struct sched *s, const struct buf *body);
+void sched_send_body(struct sched *s, uint32_t member, uint16_t type, size_t at, size_t n);
 void sched_send(struct sched *s, uint32_t member, uint16_t type, const struct buf *body);
 void sched_act(struct sched *s, enum sched_action_kind kind);
 /* Recompute the state; publish and tell the routers when it changed. */

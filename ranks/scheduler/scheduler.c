@@ -11,7 +11,7 @@
 enum {
     ACTIONS_MAX = 1 << 16,
     BODIES_MAX_BYTES =
-        1 << 30, /* models' metadata to every member of a large world; freed at each clear */
+        1 << 30, /* a model's metadata, once; a few bytes for each member of a large world */
     FIRST_EPOCH = 1,
 };
 
@@ -81,16 +81,26 @@ void sched_act(struct sched *s, enum sched_action_kind kind)
     add_action(s, kind);
 }
 
-void sched_send(struct sched *s, uint32_t member, uint16_t type, const struct buf *body)
+size_t sched_body(struct sched *s, const struct buf *body)
 {
     size_t at = s->actions.bodies.len;
     buf_put(&s->actions.bodies, body->data, body->len);
     CHECK(buf_ok(&s->actions.bodies) && buf_ok(body));
+    return at;
+}
+
+void sched_send_body(struct sched *s, uint32_t member, uint16_t type, size_t at, size_t n)
+{
     struct sched_action *act = add_action(s, SCHED_SEND);
     act->member = member;
     act->type = type;
     act->at = at;
-    act->n = body->len;
+    act->n = n;
+}
+
+void sched_send(struct sched *s, uint32_t member, uint16_t type, const struct buf *body)
+{
+    sched_send_body(s, member, type, sched_body(s, body), body->len);
 }
 
 static struct sched_node *find_node(struct sched *s, uint32_t member)
@@ -110,18 +120,26 @@ void sched_tell_service(struct sched *s, uint32_t router)
     buf_fini(&b);
 }
 
+static void add_router(struct sched *s, uint32_t member)
+{
+    for (uint32_t i = 0; i < s->n_routers; i++)
+        if (s->routers[i] == member)
+            return;
+    if (s->n_routers == s->routers_cap) {
+        uint32_t cap = s->routers_cap ? 2 * s->routers_cap : 8;
+        uint32_t *grown = realloc(s->routers, cap * sizeof *grown);
+        if (!grown)
+            return;
+        s->routers = grown;
+        s->routers_cap = cap;
+    }
+    s->routers[s->n_routers++] = member;
+}
+
 void sched_register(struct sched *s, const struct msg_register *m, uint32_t rack, uint64_t now_us)
 {
     if (m->role == ROLE_ROUTER) {
-        if (s->n_routers == s->routers_cap) {
-            uint32_t cap = s->routers_cap ? 2 * s->routers_cap : 8;
-            uint32_t *grown = realloc(s->routers, cap * sizeof *grown);
-            if (!grown)
-                return;
-            s->routers = grown;
-            s->routers_cap = cap;
-        }
-        s->routers[s->n_routers++] = m->member;
+        add_router(s, m->member);
         return;
     }
     if (m->role != ROLE_WORKER || find_node(s, m->member))
@@ -221,7 +239,7 @@ static int take_pack(struct sched *s, const void *index, size_t index_bytes, con
     return 0;
 }
 
-static void tell_model(struct sched *s)
+static void put_model(const struct sched *s, struct buf *b)
 {
     struct msg_model m = {.deployment = 1,
                           .version = 1,
@@ -231,14 +249,20 @@ static void tell_model(struct sched *s)
                           .meta = s->meta_bytes,
                           .meta_bytes = (uint32_t)s->meta_n};
     snprintf(m.name, sizeof m.name, "%s", s->model_name);
+    buf_init(b, BODIES_MAX_BYTES);
+    msg_model_put(b, &m);
+}
+
+static void tell_model(struct sched *s)
+{
     struct buf b;
-    buf_init(&b, BODIES_MAX_BYTES);
-    msg_model_put(&b, &m);
+    put_model(s, &b);
+    size_t at = sched_body(s, &b);
     for (uint32_t i = 0; i < s->n_routers; i++)
-        sched_send(s, s->routers[i], MSG_MODEL, &b);
+        sched_send_body(s, s->routers[i], MSG_MODEL, at, b.len);
     for (uint32_t i = 0; i < s->n_nodes; i++)
         if (s->nodes[i].live)
-            sched_send(s, s->nodes[i].member, MSG_MODEL, &b);
+            sched_send_body(s, s->nodes[i].member, MSG_MODEL, at, b.len);
     buf_fini(&b);
 }
 
@@ -288,9 +312,10 @@ static void tell_weights(struct sched *s, uint32_t which)
 
 static void send_to_round(struct sched *s, uint16_t type, const struct buf *b)
 {
+    size_t at = sched_body(s, b);
     for (uint32_t i = 0; i < s->weights.n_nodes; i++)
         if (s->weights.nodes[i].state == WEIGHTS_IN_ROUND)
-            sched_send(s, s->weights.nodes[i].member, type, b);
+            sched_send_body(s, s->weights.nodes[i].member, type, at, b->len);
 }
 
 static void begin_round(struct sched *s)
@@ -336,6 +361,8 @@ static void run_weights(struct sched *s, uint64_t now_us)
 {
     uint32_t which;
     enum weights_action act;
+    if (s->state == SERVICE_FAILED || s->state == SERVICE_DRAINING)
+        return;
     while (s->placed && (act = weights_next(&s->weights, now_us, &which)) != WEIGHTS_WAIT) {
         if (act == WEIGHTS_TELL)
             tell_weights(s, which);
@@ -346,10 +373,22 @@ static void run_weights(struct sched *s, uint64_t now_us)
     }
 }
 
+/* A node that is lost before it has the weights gets none any more, also if it comes back. */
+static void lose_weights(struct sched *s, struct sched_node *n)
+{
+    if (!s->packed)
+        return;
+    weights_lose(&s->weights, n->member);
+    if (!n->weights && !n->why[0])
+        snprintf(n->why, sizeof n->why, "lost before it had the weights");
+}
+
 void sched_pack(struct sched *s, const void *index, size_t index_bytes, const void *meta,
                 size_t meta_bytes, const void *offsets, uint32_t n_tensors, uint64_t now_us)
 {
     struct err e = ERR_INIT;
+    if (s->packed || s->state != SERVICE_STARTING)
+        return; /* too late: the start deadline came first, or the end */
     uint32_t *members = calloc(2 * (size_t)s->n_nodes + 1, sizeof *members);
     int rc = members ? 0 : err_set(&e, ERR_NOMEM, "no memory for %u nodes", s->n_nodes);
     if (!rc)
@@ -371,7 +410,7 @@ void sched_pack(struct sched *s, const void *index, size_t index_bytes, const vo
     s->packed = true;
     for (uint32_t i = 0; i < s->n_nodes; i++)
         if (!s->nodes[i].live)
-            weights_lose(&s->weights, s->nodes[i].member);
+            lose_weights(s, &s->nodes[i]);
     tell_model(s);
     run_weights(s, now_us);
     sched_judge(s, now_us);
@@ -400,9 +439,7 @@ void sched_heartbeat(struct sched *s, const struct msg_heartbeat *h, bool full, 
     if (!n || n->incarnation != h->incarnation)
         return;
     n->heard_us = now_us;
-    if (!n->live) { /* it was silent, not dead: the same process speaks again */
-        n->live = true;
-    }
+    n->live = true; /* if it was not: silent, not dead, the same process speaks again */
     for (uint32_t i = 0; full && i < h->n_replicas; i++) {
         const struct replica_load *l = &h->replicas[i];
         if (l->deployment != 1 || l->replica >= s->n_replicas)
@@ -419,8 +456,7 @@ void sched_lost(struct sched *s, uint32_t member, uint64_t now_us)
     struct sched_node *n = find_node(s, member);
     if (n) {
         n->live = false;
-        if (s->packed)
-            weights_lose(&s->weights, member);
+        lose_weights(s, n);
         for (uint32_t r = 0; r < s->n_replicas; r++)
             if (&s->nodes[s->replicas[r].node] == n)
                 s->replicas[r].state = 0;
@@ -431,6 +467,18 @@ void sched_lost(struct sched *s, uint32_t member, uint64_t now_us)
     for (uint32_t i = 0; i < s->n_routers; i++)
         if (s->routers[i] == member)
             s->routers[i] = s->routers[--s->n_routers];
+}
+
+void sched_router_up(struct sched *s, uint32_t member)
+{
+    add_router(s, member);
+    if (s->packed) {
+        struct buf b;
+        put_model(s, &b);
+        sched_send(s, member, MSG_MODEL, &b);
+        buf_fini(&b);
+    }
+    sched_tell_service(s, member);
 }
 
 void sched_tick(struct sched *s, uint64_t now_us)

@@ -30,6 +30,7 @@ struct weights_node {
     bool told;                 /* the outcome (complete or failed) was handed out by weights_next */
     uint8_t state;             /* enum weights_state */
     uint8_t *have;             /* owned bits, NULL until known */
+    uint32_t n_have;           /* bits set there */
     char text[MSG_TEXT_BYTES]; /* why it failed */
 };
 
