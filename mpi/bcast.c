@@ -62,8 +62,7 @@ static int verdict(const struct flow *f, struct err *e)
      * say that the pack itself is wrong. */
     int own = f->own.code == ERR_FORMAT ? ERR_PEER : f->own.code;
     if (own)
-        return err_set(e, own, "round %u, rank %u: %s", f->r->round, f->w->rank,
-                       f->own.text);
+        return err_set(e, own, "round %u, rank %u: %s", f->r->round, f->w->rank, f->own.text);
     if (f->failed.code)
         return err_set(e, f->failed.code, "round %u: %s", f->r->round, f->failed.text);
     return 0;

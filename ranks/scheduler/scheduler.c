@@ -103,7 +103,7 @@ void sched_send(struct sched *s, uint32_t member, uint16_t type, const struct bu
     sched_send_body(s, member, type, sched_body(s, body), body->len);
 }
 
-static struct sched_node *find_node(struct sched *s, uint32_t member)
+struct sched_node *sched_find_node(struct sched *s, uint32_t member)
 {
     for (uint32_t i = 0; i < s->n_nodes; i++)
         if (s->nodes[i].member == member)
@@ -142,7 +142,7 @@ void sched_register(struct sched *s, const struct msg_register *m, uint32_t rack
         add_router(s, m->member);
         return;
     }
-    if (m->role != ROLE_WORKER || find_node(s, m->member))
+    if (m->role != ROLE_WORKER || sched_find_node(s, m->member))
         return;
     if (s->n_nodes == s->nodes_cap) {
         uint32_t cap = s->nodes_cap ? 2 * s->nodes_cap : 16;
@@ -239,140 +239,6 @@ static int take_pack(struct sched *s, const void *index, size_t index_bytes, con
     return 0;
 }
 
-static void put_model(const struct sched *s, struct buf *b)
-{
-    struct msg_model m = {.deployment = 1,
-                          .version = 1,
-                          .n_ctx = s->wish.n_ctx,
-                          .index = s->index_bytes,
-                          .index_bytes = (uint32_t)s->index_n,
-                          .meta = s->meta_bytes,
-                          .meta_bytes = (uint32_t)s->meta_n};
-    snprintf(m.name, sizeof m.name, "%s", s->model_name);
-    buf_init(b, BODIES_MAX_BYTES);
-    msg_model_put(b, &m);
-}
-
-static void tell_model(struct sched *s)
-{
-    struct buf b;
-    put_model(s, &b);
-    size_t at = sched_body(s, &b);
-    for (uint32_t i = 0; i < s->n_routers; i++)
-        sched_send_body(s, s->routers[i], MSG_MODEL, at, b.len);
-    for (uint32_t i = 0; i < s->n_nodes; i++)
-        if (s->nodes[i].live)
-            sched_send_body(s, s->nodes[i].member, MSG_MODEL, at, b.len);
-    buf_fini(&b);
-}
-
-static void assign_node(struct sched *s, uint32_t node)
-{
-    for (uint32_t r = 0; r < s->n_replicas; r++) {
-        if (s->replicas[r].node != node)
-            continue;
-        struct msg_assign a = {.deployment = 1,
-                               .version = 1,
-                               .replica = r,
-                               .epoch = s->replicas[r].epoch,
-                               .n_shards = 1,
-                               .n_ctx = s->wish.n_ctx,
-                               .n_slots = s->wish.n_slots,
-                               .n_threads = s->wish.n_threads};
-        memcpy(a.digest, s->index.digest, sizeof a.digest);
-        snprintf(a.engine, sizeof a.engine, "%s", s->wish.engine);
-        struct buf b;
-        buf_init(&b, PLANE_BODY_SMALL);
-        msg_assign_put(&b, &a);
-        sched_send(s, s->nodes[node].member, MSG_ASSIGN, &b);
-        buf_fini(&b);
-    }
-}
-
-/* Outcome for one node: complete (it gets its replicas) or failed (its replicas cannot come). */
-static void tell_weights(struct sched *s, uint32_t which)
-{
-    const struct weights_node *w = &s->weights.nodes[which];
-    struct sched_node *n = find_node(s, w->member);
-    bool ok = w->state == WEIGHTS_COMPLETE;
-    struct msg_weights m = {.code = ok ? 0 : ERR_FORMAT};
-    memcpy(m.digest, s->index.digest, sizeof m.digest);
-    snprintf(m.text, sizeof m.text, "%s", w->text);
-    struct buf b;
-    buf_init(&b, PLANE_BODY_SMALL);
-    msg_weights_put(&b, &m);
-    sched_send(s, w->member, MSG_WEIGHTS, &b);
-    buf_fini(&b);
-    n->weights = ok;
-    if (!ok)
-        snprintf(n->why, sizeof n->why, "%s", w->text);
-    else
-        assign_node(s, (uint32_t)(n - s->nodes));
-}
-
-static void send_to_round(struct sched *s, uint16_t type, const struct buf *b)
-{
-    size_t at = sched_body(s, b);
-    for (uint32_t i = 0; i < s->weights.n_nodes; i++)
-        if (s->weights.nodes[i].state == WEIGHTS_IN_ROUND)
-            sched_send_body(s, s->weights.nodes[i].member, type, at, b->len);
-}
-
-static void begin_round(struct sched *s)
-{
-    struct weights *w = &s->weights;
-    struct buf members, b;
-    buf_init(&members, 8 * MSG_MAX_MEMBERS);
-    buf_init(&b, INDEX_MAX_BYTES);
-    struct msg_round m = {.round = w->round,
-                          .n_segments = w->n_segments,
-                          .missing = w->missing,
-                          .n_tensors = s->n_offsets,
-                          .file_offsets = s->offsets};
-    for (uint32_t i = 0; i < w->n_nodes; i++) {
-        if (w->nodes[i].state != WEIGHTS_IN_ROUND)
-            continue;
-        buf_u32(&members, w->nodes[i].member);
-        buf_u32(&members, w->nodes[i].rack);
-        m.n_members++;
-    }
-    m.members = members.data;
-    memcpy(m.digest, s->index.digest, sizeof m.digest);
-    snprintf(m.pack_path, sizeof m.pack_path, "%s", s->wish.pack_path);
-    msg_round_put(&b, &m);
-    send_to_round(s, MSG_ROUND, &b);
-    buf_fini(&b);
-    buf_fini(&members);
-}
-
-static void give_up_round(struct sched *s)
-{
-    struct msg_weights m = {.code = ERR_AGAIN};
-    memcpy(m.digest, s->index.digest, sizeof m.digest);
-    snprintf(m.text, sizeof m.text, "a node of the broadcast round was lost");
-    struct buf b;
-    buf_init(&b, PLANE_BODY_SMALL);
-    msg_weights_put(&b, &m);
-    send_to_round(s, MSG_WEIGHTS, &b);
-    buf_fini(&b);
-}
-
-static void run_weights(struct sched *s, uint64_t now_us)
-{
-    uint32_t which;
-    enum weights_action act;
-    if (s->state == SERVICE_FAILED || s->state == SERVICE_DRAINING)
-        return;
-    while (s->placed && (act = weights_next(&s->weights, now_us, &which)) != WEIGHTS_WAIT) {
-        if (act == WEIGHTS_TELL)
-            tell_weights(s, which);
-        else if (act == WEIGHTS_ROUND)
-            begin_round(s);
-        else
-            give_up_round(s);
-    }
-}
-
 /* A node that is lost before it has the weights gets none any more, also if it comes back. */
 static void lose_weights(struct sched *s, struct sched_node *n)
 {
@@ -411,8 +277,8 @@ void sched_pack(struct sched *s, const void *index, size_t index_bytes, const vo
     for (uint32_t i = 0; i < s->n_nodes; i++)
         if (!s->nodes[i].live)
             lose_weights(s, &s->nodes[i]);
-    tell_model(s);
-    run_weights(s, now_us);
+    sched_tell_model(s);
+    sched_run_weights(s, now_us);
     sched_judge(s, now_us);
 }
 
@@ -429,13 +295,13 @@ void sched_have(struct sched *s, const struct msg_have *h, uint64_t now_us)
     if (!s->packed || memcmp(h->digest, s->index.digest, sizeof h->digest) != 0)
         return;
     weights_have(&s->weights, h, now_us);
-    run_weights(s, now_us);
+    sched_run_weights(s, now_us);
     sched_judge(s, now_us);
 }
 
 void sched_heartbeat(struct sched *s, const struct msg_heartbeat *h, bool full, uint64_t now_us)
 {
-    struct sched_node *n = find_node(s, h->member);
+    struct sched_node *n = sched_find_node(s, h->member);
     if (!n || n->incarnation != h->incarnation)
         return;
     n->heard_us = now_us;
@@ -453,14 +319,14 @@ void sched_heartbeat(struct sched *s, const struct msg_heartbeat *h, bool full, 
 
 void sched_lost(struct sched *s, uint32_t member, uint64_t now_us)
 {
-    struct sched_node *n = find_node(s, member);
+    struct sched_node *n = sched_find_node(s, member);
     if (n) {
         n->live = false;
         lose_weights(s, n);
         for (uint32_t r = 0; r < s->n_replicas; r++)
             if (&s->nodes[s->replicas[r].node] == n)
                 s->replicas[r].state = 0;
-        run_weights(s, now_us);
+        sched_run_weights(s, now_us);
         sched_judge(s, now_us);
         return;
     }
@@ -472,12 +338,8 @@ void sched_lost(struct sched *s, uint32_t member, uint64_t now_us)
 void sched_router_up(struct sched *s, uint32_t member)
 {
     add_router(s, member);
-    if (s->packed) {
-        struct buf b;
-        put_model(s, &b);
-        sched_send(s, member, MSG_MODEL, &b);
-        buf_fini(&b);
-    }
+    if (s->packed)
+        sched_tell_model_to(s, member);
     sched_tell_service(s, member);
 }
 
@@ -490,7 +352,7 @@ void sched_tick(struct sched *s, uint64_t now_us)
         if (n->live && s->wish.suspect_us && now_us > n->heard_us + s->wish.suspect_us)
             n->live = false; /* suspect: counts as missing until it is heard again */
     }
-    run_weights(s, now_us);
+    sched_run_weights(s, now_us);
     sched_judge(s, now_us);
 }
 
