@@ -152,7 +152,7 @@ static int make_comms(struct world *w, struct round_comms *c, const struct group
                       uint64_t timeout_us, struct err *e)
 {
     struct watchdog *dog = NULL;
-    int failed = watchdog_start(&dog, w, timeout_us, e);
+    int failed = watchdog_start(&dog, w, "making communicators", timeout_us, e);
     if (failed)
         return failed;
     int rc = make_comm(&g->mine, TAG_PREPARE_RACK, &c->mine);

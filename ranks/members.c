@@ -142,11 +142,16 @@ static bool wants_link(struct daemon *d, uint32_t m)
         return false;
     if (m == SCHEDULER_MEMBER)
         return true;
+    const struct member *p = &d->members[m];
+    if (d->role == ROLE_ROUTER)
+        return p->role == ROLE_STANDBY; /* it hears of the end without a scheduler too */
     if (d->role != ROLE_WORKER)
         return false;
-    if (d->members[m].role == ROLE_ROUTER)
+    if (p->role == ROLE_ROUTER)
         return true;
-    return m == members_rack_leader(d, d->members[d->rank].rack);
+    /* A lost one below us leads again when it is back. */
+    return p->role == ROLE_WORKER && p->rack == d->members[d->rank].rack &&
+           (p->lost || m == members_rack_leader(d, p->rack));
 }
 
 static void keep_links(struct daemon *d, uint64_t now_us)
@@ -174,7 +179,8 @@ uint32_t members_rack_leader(struct daemon *d, uint32_t rack)
             continue;
         if (m == d->rank)
             return m;
-        if (p->lost || (d->serving && now > p->heard_us + silent_us))
+        /* Silence of somebody without a link says nothing: the link is made when it is its turn to lead. */
+        if (p->lost || (d->serving && p->up && now > p->heard_us + silent_us))
             continue;
         return m;
     }

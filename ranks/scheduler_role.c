@@ -86,9 +86,8 @@ static void publish(struct scheduler_role *s)
     if (!t)
         return;
     fill_endpoint(s, &t->endpoint);
-    s->dirty = false;
-    s->publishing = true;
-    daemon_give(s->d, t);
+    s->publishing = daemon_give(s->d, t);
+    s->dirty = !s->publishing; /* the next tick tries again */
 }
 
 static void say_state(struct scheduler_role *s)
@@ -205,6 +204,8 @@ void scheduler_role_tick(struct scheduler_role *s, uint64_t now_us)
 {
     sched_tick(s->sched, now_us);
     act(s);
+    if (s->dirty)
+        publish(s);
 }
 
 void scheduler_role_drain(struct scheduler_role *s)
@@ -213,10 +214,11 @@ void scheduler_role_drain(struct scheduler_role *s)
     act(s);
 }
 
-void scheduler_role_stopped(struct scheduler_role *s)
+bool scheduler_role_stopped(struct scheduler_role *s)
 {
-    if (s->stopped)
-        return;
-    s->stopped = true;
-    publish(s);
+    if (!s->stopped) {
+        s->stopped = true;
+        publish(s);
+    }
+    return !s->publishing && !s->dirty;
 }

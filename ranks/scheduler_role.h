@@ -14,7 +14,7 @@ void scheduler_role_lost(struct scheduler_role *s, uint32_t member);
 void scheduler_role_task(struct scheduler_role *s, struct task *t); /* a result; borrowed */
 void scheduler_role_tick(struct scheduler_role *s, uint64_t now_us);
 void scheduler_role_drain(struct scheduler_role *s);
-/* Publish the last word (STOPPED, or FAILED stays). */
-void scheduler_role_stopped(struct scheduler_role *s);
+/* Publish the last word (STOPPED, or FAILED stays); call until true: it is in the file. */
+bool scheduler_role_stopped(struct scheduler_role *s);
 
 #endif

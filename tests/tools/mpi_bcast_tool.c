@@ -260,7 +260,7 @@ static void start_world(struct run *t, int *argc, char ***argv)
 {
     struct err e = ERR_INIT;
     uint64_t t0 = clock_now_us();
-    if (world_init(&t->w, argc, argv, &e))
+    if (world_init(&t->w, argc, argv, WAIT_US, &e))
         die("world_init", &e);
     t->rank = world_rank(t->w);
     t->size = world_size(t->w);
@@ -274,7 +274,7 @@ static void start_world(struct run *t, int *argc, char ***argv)
     prepare(t);
     barrier(t, "warm");
     uint64_t t4 = clock_now_us();
-    if (world_detach(t->w, &e) || world_detach(t->w, &e))
+    if (world_detach(t->w, WAIT_US, &e) || world_detach(t->w, WAIT_US, &e))
         die("world_detach", &e);
     barrier(t, "detached");
     char path[512];
