@@ -24,6 +24,7 @@ enum {
     WORLD_RANKS = 2 + WORLD_NODES,
     WORLD_ROUTER = 1,
     WORLD_FIRST_WORKER = 2,
+    WORLD_MAX = 16,
     WORLD_PATIENCE_US = 10 * 1000000,
 };
 
@@ -79,14 +80,18 @@ static inline struct daemon *world_daemon(struct test_world *w, uint32_t rank)
     return d;
 }
 
-/* The world lives as long as the test program, as a daemon lives as long as its process. */
-static inline void world_make(struct test_world *w)
+/* A world lives as long as the test program, as a daemon lives as long as its process. */
+static inline struct test_world *world_make(void)
 {
+    static struct test_world *kept[WORLD_MAX];
+    static uint32_t n;
     struct err e = ERR_INIT;
-    memset(w, 0, sizeof *w);
+    assert_true(n < WORLD_MAX);
+    struct test_world *w = kept[n++] = calloc(1, sizeof *w);
     assert_int_equal(plane_hub_create(&w->hub, &e), 0);
     for (uint32_t r = 0; r < WORLD_RANKS; r++)
         w->d[r] = world_daemon(w, r);
+    return w;
 }
 
 static inline void world_answer(struct test_world *w, struct task *t)
