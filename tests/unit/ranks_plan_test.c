@@ -159,6 +159,42 @@ static void test_wishes_that_do_not_fit(void **state)
     assert_string_equal(e.text, "2 routers asked for, but there are 1 nodes");
 }
 
+/* What `submit` lets through, the job can lay out: config/check.c counts as mpi/layout.c does. */
+static void test_submit_and_job_agree(void **state)
+{
+    static const char *const WISHES[] = {"control: dedicated\n",
+                                         "control: dedicated\nrouters: 1\n",
+                                         "control: dedicated\nrouters: 1\nstandbys: no\n",
+                                         "control: dedicated\nrouters: 5\n",
+                                         "routers: 3\n",
+                                         ""};
+    struct layout_node *all = calloc(70, sizeof *all);
+    for (int i = 0; i < 70; i++)
+        snprintf(all[i].host, sizeof all[i].host, "n%d", i);
+    for (size_t i = 0; i < sizeof WISHES / sizeof WISHES[0]; i++) {
+        char text[200];
+        snprintf(text, sizeof text, "models:\n  - pack: m.h5\n%s", WISHES[i]);
+        put(yaml, text);
+        for (uint32_t n = 1; n <= 70; n++) {
+            struct config *c;
+            struct layout l;
+            struct err e = ERR_INIT;
+            assert_int_equal(config_load(&c, yaml, &e), 0);
+            struct layout_wish wish = {c->control == CONTROL_DEDICATED, c->routers, c->standbys};
+            config_free(c);
+            bool fits = layout_make(&l, all, n, &wish, &e) == 0;
+            if (fits)
+                layout_fini(&l);
+            bool allowed = config_load_for(&c, yaml, n, &e) == 0;
+            if (allowed)
+                config_free(c);
+            if (fits != allowed)
+                fail_msg("%u nodes, %s: submit %s", n, WISHES[i], e.text);
+        }
+    }
+    free(all);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -166,6 +202,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_srun_mixes_other_lines_in, setup, teardown),
         cmocka_unit_test_setup_teardown(test_exclusion_is_by_whole_names, setup, teardown),
         cmocka_unit_test_setup_teardown(test_wishes_that_do_not_fit, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_submit_and_job_agree, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
