@@ -94,6 +94,7 @@ int bcast_round_run(struct world *w, const struct bcast_round *r, struct image_w
         if (rc == 0) {
             linger();
             rc = verdict(&f, e);
+            stats->mine = rc && (f.own.code || f.read_failed);
         }
         groups_fini(&g);
     }

@@ -48,6 +48,7 @@ static inline bool round_is_stopped(const struct bcast_round *r, const _Atomic u
 
 struct bcast_stats {
     uint64_t bytes_read, bytes_received, us_total, us_read, us_wait, us_hash_write;
+    bool mine; /* what went wrong is this rank's own: its image, or what it should have read */
 };
 /* Boot, after world_warm_up and before world_detach, called by all of the members and nobody
  * else: make the communicators for rounds of just these members. Rounds of other members (after

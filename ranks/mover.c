@@ -177,6 +177,9 @@ static void run_round(struct mover *m, struct task *t)
     struct bcast_stats stats = {0};
     if (read_round(m, t, &r, &members, &offsets, &msg) == 0) {
         bcast_round_run(m->world, &r, m->writer, &m->given_up, &stats, &t->err);
+        /* Another node could not read: that node's trouble alone, unless the pack is wrong for everybody. */
+        if (t->err.code && t->err.code != ERR_FORMAT && !stats.mine)
+            t->err.code = ERR_PEER;
         double s = (double)stats.us_total / 1e6;
         log_info(
             "weights: round=%u nodes=%u read_bytes=%llu received_bytes=%llu ms=%llu MB/s=%.0f%s%s",

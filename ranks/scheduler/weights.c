@@ -86,7 +86,8 @@ static void fail(struct weights_node *node, const char *text)
 /* What another try on the same node could not mend. */
 static bool is_final(int code)
 {
-    return code == ERR_LIMIT || code == ERR_SYS || code == ERR_CONFIG || code == ERR_NOMEM;
+    return code == ERR_LIMIT || code == ERR_SYS || code == ERR_CONFIG || code == ERR_NOMEM ||
+           code == ERR_PROTO;
 }
 
 void weights_have(struct weights *w, const struct msg_have *h, uint64_t now_us)
@@ -95,7 +96,12 @@ void weights_have(struct weights *w, const struct msg_have *h, uint64_t now_us)
     if (!node || !node->live || node->state == WEIGHTS_COMPLETE || node->state == WEIGHTS_FAILED)
         return;
     if (h->round != (node->state == WEIGHTS_IN_ROUND ? w->round : 0))
-        return;                  /* an answer to a round that was given up */
+        return; /* an answer to a round that was given up */
+    if (h->code &&
+        h->round == 0) { /* its cache: without one it would only hold up the rounds of others */
+        fail(node, h->text);
+        return;
+    }
     if (h->code == ERR_FORMAT) { /* the pack itself is wrong: no other node will read it better */
         for (uint32_t i = 0; i < w->n_nodes; i++)
             if (w->nodes[i].state != WEIGHTS_COMPLETE && w->nodes[i].state != WEIGHTS_FAILED)

@@ -198,9 +198,9 @@ static void run_round(struct run *t, uint32_t round, const uint8_t *missing,
         rc = bcast_round_run(t->w, &r, writer, NULL, &stats, &e);
     fprintf(t->result,
             "round %u rc %s missing %" PRIu64 " read %" PRIu64 " received %" PRIu64
-            " have %u of %u us %" PRIu64 " text %s\n",
+            " have %u of %u us %" PRIu64 " mine %d text %s\n",
             round, rc ? err_name(rc) : "OK", missing_bytes, stats.bytes_read, stats.bytes_received,
-            count_have(t), t->index.n_segments, stats.us_total, e.text);
+            count_have(t), t->index.n_segments, stats.us_total, stats.mine, e.text);
     fflush(t->result);
 }
 
