@@ -2,7 +2,7 @@
  *
  * Every worker says once what its cache holds (MSG_HAVE, round 0). Nodes that hold all are complete at once. The rest go through rounds: all live,
  * healthy, incomplete nodes take part, and the segments that any of them misses are sent. After a round each reports again. A node that
- * cannot go on (full disk) leaves with its reason; a pack whose bytes are wrong fails all. Rounds are few: WEIGHTS_MAX_ROUNDS.
+ * cannot go on (full disk, no cache, a pack it cannot read) leaves with its reason; a pack whose bytes are wrong fails all. Rounds are few: WEIGHTS_MAX_ROUNDS.
  */
 #ifndef EXA_RANKS_SCHEDULER_WEIGHTS_H
 #define EXA_RANKS_SCHEDULER_WEIGHTS_H
