@@ -3,6 +3,7 @@
 
 #include "base/digest.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -117,20 +118,36 @@ int dir_make(const char *path, struct err *e)
     int rc = path_join(dir, sizeof dir, e, "%s", path);
     if (rc)
         return rc;
+    int parent = 0; /* why a parent could not be made: it may be there all the same */
     for (char *p = dir + 1; *p; p++) {
         if (*p != '/')
             continue;
         *p = 0;
-        if (mkdir(dir, 0700) != 0 && errno != EEXIST && errno != EROFS && errno != EACCES)
-            return err_sys(e, errno, "cannot create folder %s", dir);
+        if (mkdir(dir, 0700) != 0 && errno != EEXIST) {
+            if (errno != EROFS && errno != EACCES)
+                return err_sys(e, errno, "cannot create folder %s", dir);
+            parent = errno;
+        }
         *p = '/';
     }
     if (mkdir(dir, 0700) != 0 && errno != EEXIST)
-        return err_sys(e, errno, "cannot create folder %s", dir);
+        return err_sys(e, errno == ENOENT && parent ? parent : errno, "cannot create folder %s",
+                       dir);
     return 0;
 }
 
-int dir_make_private(const char *path, struct err *e)
+static bool is_empty(const char *path)
+{
+    DIR *d = opendir(path);
+    int n = 0; /* "." and ".." */
+    while (d && n <= 2 && readdir(d))
+        n++;
+    if (d)
+        closedir(d);
+    return d && n <= 2;
+}
+
+static int make_private(const char *path, bool ours, struct err *e)
 {
     int rc = dir_make(path, e);
     if (rc)
@@ -144,9 +161,25 @@ int dir_make_private(const char *path, struct err *e)
     if (st.st_uid != geteuid())
         return err_set(e, ERR_CONFIG, "%s must belong to user %u, and belongs to user %u", path,
                        (unsigned)geteuid(), (unsigned)st.st_uid);
+    /* What is in it may be there for others to read: closing it would take it from them. */
+    if ((st.st_mode & 077) && !ours && !is_empty(path))
+        return err_set(e, ERR_CONFIG,
+                       "%s must be private (mode 0700), and has mode %04o: name a folder that "
+                       "nothing else uses, or chmod 700 it",
+                       path, (unsigned)st.st_mode & 07777);
     if ((st.st_mode & 0777) != 0700 && chmod(path, 0700) != 0)
         return err_sys(e, errno, "cannot make %s private", path);
     return 0;
+}
+
+int dir_make_private(const char *path, struct err *e)
+{
+    return make_private(path, false, e);
+}
+
+int dir_keep_private(const char *path, struct err *e)
+{
+    return make_private(path, true, e);
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)

@@ -252,7 +252,7 @@ static int chat(struct chat *c, const char *job, struct err *e)
     if (!rc)
         rc = http_init(&c->http, c->t->endpoint.key, e);
     if (!rc)
-        rc = model_find(c, e);
+        rc = target_silent(c->t, model_find(c, e), e);
     if (!rc && history_reset(c) != 0)
         rc = err_set(e, ERR_CONFIG, "--system is not valid UTF-8");
     if (!rc && (c->stop_fd = stop_fd_make(e)) < 0)

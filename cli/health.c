@@ -153,18 +153,21 @@ static int check(struct target *t, bool json, unsigned timeout_ms, struct err *e
     if (!a)
         return err_set(e, ERR_NOMEM, "out of memory");
     int rc = http_init(&h, t->endpoint.key, e);
-    bool ready = false, late = false;
+    bool ready = false, late = false, silent = true;
     for (size_t i = 0; !rc && i < n; i++) {
         a[i].url = t->endpoint.urls[i];
         ask(&h, &a[i], timeout_ms);
         ready = ready || a[i].status == 200;
         late = late || a[i].why.code == ERR_TIMEOUT;
+        silent = silent && a[i].why.code == ERR_PEER;
     }
     if (!rc && json)
         print_json(t, a, n, ready);
     else if (!rc)
         print_text(a, n);
     if (!rc && !ready)
+        rc = silent ? target_silent(t, ERR_PEER, e) : ERR_PEER;
+    if (rc == ERR_PEER)
         rc = err_set(e, late ? ERR_TIMEOUT : ERR_AGAIN, "job %s is not ready", t->job);
     for (size_t i = 0; i < n; i++)
         json_decref(a[i].body);

@@ -2,6 +2,7 @@
 #include "cli/pack.h"
 
 #include "base/clock.h"
+#include "cli/pack_guard.h"
 #include "hdf5io/pack.h"
 #include "model/gguf.h"
 
@@ -12,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum {
     EXIT_INVALID = 4,
@@ -58,11 +60,25 @@ static struct progress progress_start(const char *verb, bool quiet)
     return (struct progress){verb, quiet, now, now};
 }
 
+static void write_progress(void *ctx, uint64_t done, uint64_t total)
+{
+    pack_guard_own();
+    show_progress(ctx, done, total);
+}
+
 static int fail(const char *name, int rc, const struct err *e)
 {
     fprintf(stderr, "exaserve %s: %s\n", name, e->text);
     /* A full disk or a refusal by the system is no fault of the input. */
     return rc == ERR_FORMAT || rc == ERR_CONFIG ? EXIT_INVALID : 1;
+}
+
+/* A name that nothing has is a wrong operand; whatever else the system says of it is the system's. */
+static int check_there(const char *path, struct err *e)
+{
+    if (access(path, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR))
+        return 0;
+    return err_set(e, ERR_CONFIG, "%s: %s", path, strerror(errno));
 }
 
 static bool same_file(const char *a, const char *b)
@@ -78,14 +94,18 @@ static int make_pack(const char *name, const char *in, const char *out, bool qui
     if (same_file(in, out))
         return fail(name, ERR_CONFIG,
                     (err_set(&e, ERR_CONFIG, "%s and %s are the same file", in, out), &e));
-    int rc = gguf_open(&g, in, &e);
+    int rc = check_there(in, &e);
+    if (!rc)
+        rc = gguf_open(&g, in, &e);
     if (rc) /* here a limit is the input's fault, below it is a full disk */
         return fail(name, rc == ERR_LIMIT ? ERR_FORMAT : rc, &e);
     if (!quiet)
         fprintf(stderr, "packing %s: %" PRIu32 " tensors, %.1f MB\n", in, g.index.n_tensors,
                 (double)g.index.data_bytes / 1e6);
     struct progress p = progress_start("packing", quiet);
-    rc = pack_write(out, &g.index, &g.meta, g.tensor_data, show_progress, &p, &e);
+    pack_guard_begin(out);
+    rc = pack_write(out, &g.index, &g.meta, g.tensor_data, write_progress, &p, &e);
+    pack_guard_end();
     char hex[SHA256_HEX];
     hex_encode(g.index.digest, SHA256_BYTES, hex);
     gguf_close(&g);
@@ -101,7 +121,9 @@ static int verify_pack(const char *name, const char *path, bool quiet)
 {
     struct err e = ERR_INIT;
     struct progress p = progress_start("verifying", quiet);
-    int rc = pack_verify(path, show_progress, &p, &e);
+    int rc = check_there(path, &e);
+    if (!rc)
+        rc = pack_verify(path, show_progress, &p, &e);
     if (rc)
         return fail(name, rc, &e);
     printf("%s: every hash agrees\n", path);
@@ -123,7 +145,9 @@ static int list_pack(const char *name, const char *path)
     struct err e = ERR_INIT;
     struct pack p;
     struct model_meta m;
-    int rc = pack_open(&p, path, &e);
+    int rc = check_there(path, &e);
+    if (!rc)
+        rc = pack_open(&p, path, &e);
     if (rc)
         return fail(name, rc, &e);
     rc = meta_decode(&m, p.meta_bytes, p.meta_n_bytes, &e);

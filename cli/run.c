@@ -8,8 +8,10 @@
 #include "cli/say.h"
 #include "cli/target.h"
 #include "config/config.h"
+#include "slurm/fault.h"
 #include "slurm/owner.h"
 
+#include <arpa/inet.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <limits.h>
@@ -41,6 +43,17 @@ static int text_set(char **field, const char *text, struct err *e)
     free(*field);
     *field = own;
     return 0;
+}
+
+/* What config_load would say of a file that nobody wrote, in the words of the command line; before a model is packed for it. */
+static int args_check(const struct args *a, struct err *e)
+{
+    struct in6_addr any;
+    if (inet_pton(AF_INET, a->listen, &any) != 1 && inet_pton(AF_INET6, a->listen, &any) != 1)
+        return err_set(e, ERR_CONFIG,
+                       "--listen must be an IP address such as 127.0.0.1 or 0.0.0.0, and is \"%s\"",
+                       a->listen);
+    return world_check(e);
 }
 
 /* serve.yaml of this run: what a person would have written for it. */
@@ -189,6 +202,17 @@ static int drain(struct target *t, struct world *w, const struct args *a, struct
     return 0;
 }
 
+/* A rank that could not join said why: on one machine it would only say it again. */
+static int own_fault(const struct target *t, uint32_t number, int rc, struct err *e)
+{
+    char dir[RUNDIR_PATH_BYTES + 32], host[FAULT_HOST_BYTES];
+    struct err why = ERR_INIT;
+    if (path_join(dir, sizeof dir, NULL, "%s/attempt-%" PRIu32, t->dir, number) ||
+        fault_read(dir, host, &why))
+        return rc;
+    return err_set(e, why.code == ERR_CONFIG ? ERR_CONFIG : ERR_SYS, "%s", why.text);
+}
+
 /* One start of the world, up to its end. ERR_AGAIN: it was lost while it started. The ranks' own exit status says so too, but mpirun
  * --enable-recovery hides it. */
 static int attempt(struct target *t, const struct args *a, const char *name, uint32_t number,
@@ -205,6 +229,8 @@ static int attempt(struct target *t, const struct args *a, const char *name, uin
     if (rc)
         return rc;
     rc = watch(t, &w, a, e);
+    if (rc == ERR_AGAIN)
+        rc = own_fault(t, number, rc, e);
     if (!rc)
         rc = drain(t, &w, a, e);
     world_kill(&w);
@@ -214,7 +240,9 @@ static int attempt(struct target *t, const struct args *a, const char *name, uin
 static int serve(struct target *t, const struct args *a, const char *model, struct err *e)
 {
     char pack[PATH_MAX], name[160];
-    int rc = run_pack(model, pack, sizeof pack, name, sizeof name, e);
+    int rc = args_check(a, e);
+    if (!rc)
+        rc = run_pack(model, pack, sizeof pack, name, sizeof name, e);
     if (rc)
         return rc;
     world_block_signals();
@@ -261,9 +289,11 @@ static int run(int argc, char **argv)
     struct target *t = calloc(1, sizeof *t);
     int rc = t ? serve(t, &a, operand[0], &e) : err_set(&e, ERR_NOMEM, "out of memory");
     code = rc ? say_error("run", &e) : EXIT_READY;
-    if (rc && t && t->log[0]) {
+    if (rc && t && t->log[0] && access(t->log, R_OK) == 0) {
         say_log_tail(t->log, LOG_LINES);
         fprintf(stderr, "kept for you: %s\n", t->dir);
+    } else if (rc && t && t->dir[0]) {
+        dir_remove(t->dir, NULL); /* nothing was started: nothing to look into */
     } else if (!rc && !a.keep) {
         dir_remove(t->dir, NULL);
     }

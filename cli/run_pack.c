@@ -3,6 +3,8 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/paths.h"
+#include "cli/pack_guard.h"
 #include "hdf5io/pack.h"
 #include "model/gguf.h"
 
@@ -20,27 +22,25 @@ enum { PROGRESS_US = 1000 * 1000, STEM_BYTES = 80 };
 
 int cache_dir(char *out, size_t cap, struct err *e)
 {
-    const char *set = getenv("EXASERVE_CACHE"), *tmp = getenv("TMPDIR");
-    int rc = set && *set ? path_join(out, cap, e, "%s", set)
-                         : path_join(out, cap, e, "%s/exaserve-%u", tmp && *tmp ? tmp : "/tmp",
-                                     (unsigned)geteuid());
+    int rc = path_cache_dir(out, cap, e);
     return rc ? rc : dir_make_private(out, e);
 }
 
 static void show_progress(void *ctx, uint64_t done, uint64_t total)
 {
     uint64_t *last = ctx, now = clock_now_us();
+    pack_guard_own();
     if (now - *last < PROGRESS_US)
         return;
     *last = now;
     fprintf(stderr, "packing: %3.0f %%\n", total ? 100.0 * (double)done / (double)total : 100.0);
 }
 
-static bool is_gguf(const char *path)
+static bool begins_with(const char *path, const char *magic, size_t n)
 {
-    char magic[4] = "";
+    char first[8] = "";
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    bool yes = fd >= 0 && read(fd, magic, 4) == 4 && memcmp(magic, "GGUF", 4) == 0;
+    bool yes = fd >= 0 && read(fd, first, n) == (ssize_t)n && memcmp(first, magic, n) == 0;
     if (fd >= 0)
         close(fd);
     return yes;
@@ -59,8 +59,11 @@ static int cached_path(const char *model, char *path, size_t cap, struct err *e)
     if (dot && dot != stem)
         *dot = 0;
     int rc = cache_dir(dir, sizeof dir, e);
+    char full[PATH_MAX]; /* serve.yaml takes a relative path from its own folder */
+    if (!rc && !realpath(dir, full))
+        rc = err_sys(e, errno, "cannot look at %s", dir);
     if (!rc)
-        rc = path_join(packs, sizeof packs, e, "%s/packs", dir);
+        rc = path_join(packs, sizeof packs, e, "%s/packs", full);
     if (!rc)
         rc = dir_make_private(packs, e);
     return rc ? rc
@@ -77,7 +80,9 @@ static int make(const char *model, const char *path, struct err *e)
     uint64_t begin = clock_now_us(), last = begin;
     fprintf(stderr, "packing %s (%.1f MB), once: it is kept in %s\n", model,
             (double)g.index.data_bytes / 1e6, path);
+    pack_guard_begin(path);
     rc = pack_write(path, &g.index, &g.meta, g.tensor_data, show_progress, &last, e);
+    pack_guard_end();
     gguf_close(&g);
     return rc;
 }
@@ -103,7 +108,11 @@ int run_pack(const char *model, char *path, size_t cap, char *name, size_t name_
     char full[PATH_MAX];
     if (!realpath(model, full))
         return err_set(e, ERR_CONFIG, "%s: %s", model, strerror(errno));
-    if (!is_gguf(full)) {
+    if (access(full, R_OK) != 0)
+        return err_set(e, ERR_CONFIG, "%s: %s", full, strerror(errno));
+    if (!begins_with(full, "GGUF", 4)) {
+        if (!begins_with(full, "\x89HDF\r\n\x1a\n", 8))
+            return err_set(e, ERR_CONFIG, "%s is neither a GGUF file nor a pack", full);
         int rc = name_read(full, name, name_cap, e);
         return rc ? rc : path_join(path, cap, e, "%s", full);
     }

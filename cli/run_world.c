@@ -44,6 +44,28 @@ static int daemon_path(char *out, size_t cap, struct err *e)
     return rc;
 }
 
+static bool in_path(const char *program)
+{
+    char file[PATH_MAX];
+    const char *path = getenv("PATH");
+    for (const char *p = path ? path : "/usr/bin:/bin", *end; *p; p = *end ? end + 1 : end) {
+        end = p + strcspn(p, ":");
+        if (!path_join(file, sizeof file, NULL, "%.*s/%s", (int)(end - p), p, program) &&
+            access(file, X_OK) == 0)
+            return true;
+    }
+    return false;
+}
+
+int world_check(struct err *e)
+{
+    char exe[PATH_MAX];
+    int rc = daemon_path(exe, sizeof exe, e);
+    if (!rc && !in_path("mpirun"))
+        rc = err_set(e, ERR_SYS, "cannot run mpirun: it is not in PATH; install or load Open MPI");
+    return rc;
+}
+
 static int nodes_write(const char *path, struct err *e)
 {
     char host[256], line[300];
@@ -121,6 +143,9 @@ static _Noreturn void mpirun_exec(pid_t parent, const char *exe, const char *run
         setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
     }
     /* One machine, also inside a Slurm job: mpirun must neither ask Slurm for nodes nor start anything elsewhere. */
+    const char *tmp = getenv("TMPDIR");
+    if (tmp && !*tmp)
+        unsetenv("TMPDIR"); /* Open MPI would take it for the root folder */
     set_default("OMPI_MCA_plm", "isolated");
     set_default("OMPI_MCA_ras", "^slurm,tm,lsf,gridengine");
     snprintf(n, sizeof n, "%u", n_ranks);

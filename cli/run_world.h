@@ -14,6 +14,8 @@ struct world {
     int status;   /* its exit status once it is gone; 128 + signal */
 };
 
+/* What a world needs is there: exaserved beside this program, mpirun in PATH. */
+int world_check(struct err *e);
 /* Ask exaserved for the layout of a world on this machine: run_dir/attempt-N/layout.json. n_ranks: how many it takes. */
 int world_plan(const char *run_dir, uint32_t attempt, uint32_t *n_ranks, struct err *e);
 /* Block the signals that end us (INT, TERM, HUP): from here on world_signal takes them, so that we clean up whenever they come. */

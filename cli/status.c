@@ -50,9 +50,10 @@ static json_t *service_json(const struct target *t)
 
 static int print_json(const struct target *t, uint64_t now_s)
 {
-    json_t *o = json_pack("{s:s, s:s, s:s, s:o, s:o, s:I}", "job", t->job, "cluster", t->cluster,
-                          "run_dir", t->dir, "slurm", slurm_json(t), "service", service_json(t),
-                          "time_left_s", (json_int_t)time_left(t, now_s));
+    json_t *o =
+        json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "job", t->job, "cluster", t->cluster, "run_dir",
+                  t->dir, "slurm", slurm_json(t), "service", service_json(t), "time_left_s",
+                  end_of(t) ? json_integer((json_int_t)time_left(t, now_s)) : json_null());
     if (o && t->local)
         json_object_set_new(o, "pid", json_integer(t->owner));
     char *text = o ? json_dumps(o, JSON_INDENT(2)) : NULL;
@@ -78,6 +79,7 @@ static void print_service(const struct target *t)
 static void print_text(const struct target *t, uint64_t now_s)
 {
     char left[32];
+    struct err why = ERR_INIT;
     if (t->local) {
         printf("run       %s, %s\n", t->job, t->owner ? "running on this machine" : "ended");
     } else {
@@ -91,8 +93,10 @@ static void print_text(const struct target *t, uint64_t now_s)
     }
     if (t->has_endpoint)
         print_service(t);
+    else if (target_fault(t, &why) == 0)
+        printf("service   not started: %s\n", why.text);
     else
-        printf("service   not started yet\n");
+        printf("service   %s\n", target_ended(t) ? "did not start" : "not started yet");
     if (time_left(t, now_s))
         printf("time left %s\n", say_duration(time_left(t, now_s), left));
     if (t->dir[0])

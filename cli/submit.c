@@ -5,9 +5,11 @@
 #include "cli/target.h"
 #include "config/config.h"
 #include "hdf5io/pack.h"
+#include "slurm/capacity.h"
 #include "slurm/cluster.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,8 +43,13 @@ static int packs_check(const struct config *c, struct err *e)
 static int dry_run(const struct config *c, const char *path, const struct args *a, struct err *e)
 {
     char *line = malloc(64 * 1024), *text = NULL;
-    int rc = line ? job_submit_command(c, path, (uint32_t)a->nodes, a->time, line, 64 * 1024, e)
-                  : err_set(e, ERR_NOMEM, "out of memory");
+    int rc = capacity_check(c, a->nodes ? (uint32_t)a->nodes : c->nodes, e);
+    if (rc) {
+        free(line);
+        return rc;
+    }
+    rc = line ? job_submit_command(c, path, (uint32_t)a->nodes, a->time, line, 64 * 1024, e)
+              : err_set(e, ERR_NOMEM, "out of memory");
     if (!rc)
         rc = config_dump(c, &text, e);
     if (!rc)
@@ -65,6 +72,8 @@ static int look(struct target *t, bool ask_slurm, struct progress_line *line, st
         return err_set(e, ERR_PEER, "the service failed: %s", t->endpoint.progress);
     if (ask_slurm && target_state(t, &why) != 0)
         say_progress(line, "%s", why.text);
+    else if (target_ended(t) && target_fault(t, &why) == 0)
+        return err_set(e, ERR_PEER, "job %s ended before it was ready: %s", t->job, why.text);
     else if (target_ended(t))
         return err_set(e, ERR_PEER, "job %s ended before it was ready: %s, exit code %d", t->job,
                        t->state.state, t->state.exit_code);
@@ -75,6 +84,14 @@ static int look(struct target *t, bool ask_slurm, struct progress_line *line, st
     else if (t->has_state)
         say_progress(line, "job %s is %s", t->job, t->state.state);
     return ERR_AGAIN;
+}
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int sig)
+{
+    interrupted = 1;
+    signal(SIGINT, SIG_DFL); /* a second one ends it wherever it is */
 }
 
 static int wait_ready(struct target *t, const struct args *a, struct err *e)
@@ -89,6 +106,11 @@ static int wait_ready(struct target *t, const struct args *a, struct err *e)
         int rc = look(t, ask_slurm, &line, e);
         if (rc != ERR_AGAIN)
             return rc;
+        if (interrupted)
+            return err_set(e, ERR_CANCELED,
+                           "no longer waiting; job %s goes on: exaserve status %s, or "
+                           "exaserve stop %s",
+                           t->job, t->job, t->job);
         if (a->timeout_s && now - begin >= a->timeout_s * 1000000)
             return err_set(e, ERR_TIMEOUT, "job %s is not ready after %" PRIu64 " s; it goes on",
                            t->job, a->timeout_s);
@@ -107,6 +129,10 @@ static int wait_and_tell(struct target *t, const struct args *a)
         return EXIT_READY;
     }
     int code = say_error("submit", &e);
+    if (e.code == ERR_CANCELED) { /* as the shell expects of a program that Ctrl-C ended */
+        signal(SIGINT, SIG_DFL);
+        raise(SIGINT);
+    }
     if (e.code == ERR_PEER)
         say_log_tail(t->log, LOG_LINES);
     return code;
@@ -154,6 +180,8 @@ static int run(int argc, char **argv)
                : err_set(&e, ERR_NOMEM, "out of memory");
     if (!rc)
         rc = packs_check(c, &e);
+    if (!a.dry_run)
+        signal(SIGINT, on_interrupt); /* not between sbatch and its job id */
     if (!rc)
         rc = a.dry_run ? dry_run(c, operand[0], &a, &e) : submit(c, operand[0], &a, t, &e);
     if (rc)

@@ -3,10 +3,13 @@
 
 #include "base/file.h"
 #include "slurm/cluster.h"
+#include "slurm/fault.h"
 #include "slurm/owner.h"
 
 #include <stdio.h>
 #include <string.h>
+
+enum { MAX_ATTEMPTS = 4 }; /* of jobs/serve.sbatch */
 
 /* cluster and job are the last two parts of the run directory. */
 static void names_from_dir(struct target *t)
@@ -74,6 +77,16 @@ bool target_ended(const struct target *t)
     return t->local ? t->owner == 0 : t->has_state && job_state_ended(t->state.state);
 }
 
+int target_fault(const struct target *t, struct err *why)
+{
+    char dir[RUNDIR_PATH_BYTES + 32], host[FAULT_HOST_BYTES];
+    for (int n = MAX_ATTEMPTS; t->dir[0] && n > 0; n--)
+        if (path_join(dir, sizeof dir, NULL, "%s/attempt-%d", t->dir, n) == 0 &&
+            fault_read(dir, host, why) == 0)
+            return 0;
+    return ERR_AGAIN;
+}
+
 bool target_serves(const struct target *t)
 {
     return t->has_endpoint &&
@@ -85,6 +98,13 @@ int target_urls(struct target *t, struct err *e)
     int rc = target_endpoint(t, e);
     if (rc && rc != ERR_AGAIN)
         return rc;
+    if (!rc && strcmp(t->endpoint.state, "FAILED") == 0)
+        return err_set(e, ERR_AGAIN, "job %s failed: %s", t->job, t->endpoint.progress);
+    /* endpoint.json outlives the service; of a process on this machine it costs nothing to know */
+    bool gone = !rc && (strcmp(t->endpoint.state, "STOPPED") == 0 ||
+                        (t->local && target_state(t, NULL) == 0 && target_ended(t)));
+    if (gone)
+        return err_set(e, ERR_AGAIN, "job %s has ended", t->job);
     if (!rc && t->endpoint.n_urls)
         return 0;
     if (!rc)
@@ -94,4 +114,11 @@ int target_urls(struct target *t, struct err *e)
         return err_set(e, ERR_AGAIN, "job %s has ended", t->job);
     return err_set(e, ERR_AGAIN, "job %s has no URL yet%s%s%s", t->job, t->has_state ? " (" : "",
                    t->has_state ? t->state.state : "", t->has_state ? ")" : "");
+}
+
+int target_silent(struct target *t, int rc, struct err *e)
+{
+    if (rc == ERR_PEER && target_state(t, NULL) == 0 && target_ended(t))
+        return err_set(e, ERR_AGAIN, "job %s has ended", t->job);
+    return rc;
 }

@@ -29,9 +29,13 @@ int target_endpoint(struct target *t, struct err *e);
 int target_state(struct target *t, struct err *e);
 /* It will not come (back) up: by target_state's last answer. */
 bool target_ended(const struct target *t);
+/* What a rank said that could not join, in the last start that had one: 0, or ERR_AGAIN when there is none. */
+int target_fault(const struct target *t, struct err *why);
 /* READY or DEGRADED by its own word. */
 bool target_serves(const struct target *t);
 /* For commands that need URLs: both of the above, or ERR_AGAIN with the reason in one sentence. */
 int target_urls(struct target *t, struct err *e);
+/* After a request: where its result rc is ERR_PEER (nobody answered) and the job is over, say that instead (ERR_AGAIN). */
+int target_silent(struct target *t, int rc, struct err *e);
 
 #endif

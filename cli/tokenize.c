@@ -56,6 +56,8 @@ static int read_text(struct buf *b, struct err *e)
 static int load_tokenizer(struct tokenizer **t, const char *path, struct err *e)
 {
     struct pack p;
+    if (access(path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR))
+        return err_set(e, ERR_CONFIG, "%s: %s", path, strerror(errno)); /* a wrong operand */
     int rc = pack_open(&p, path, e);
     if (rc)
         return rc;

@@ -136,7 +136,8 @@ static const struct option OPTIONS[] = {
     {"standbys", OPTION_BOOL, AT(standbys), .preset = true,
      .help = "Lay out standby schedulers (from three nodes on)."},
     {"port", OPTION_UINT, AT(port), RANGE(0, 65535, 0),
-     .help = "TCP port of the routers; 0: any free one, shown by `exaserve url`."},
+     .help = "TCP port of every router (each has a node of its own); 0: any free one, shown by "
+             "`exaserve url`."},
     {"listen", OPTION_STRING, AT(listen), .min = 1, .max = 45, .preset_text = "0.0.0.0",
      .check = check_address, .help = "Address that routers listen on."},
     {"start_deadline", OPTION_UINT, AT(start_deadline_s), RANGE(10, 86400, 900), .unit = "s",
@@ -225,6 +226,21 @@ static void describe_values(const struct option *o, struct buf *out)
         buf_puts(out, "list of text");
 }
 
+/* What is the machine's or the person's matter, and no service's. */
+static const char ENVIRONMENT[] =
+    "\n## Environment\n\n"
+    "| variable | default | meaning |\n|---|---|---|\n"
+    "| `EXASERVE_HOME` | found from the command itself | The installation, the folder above `bin`: "
+    "for plain `sbatch jobs/serve.sbatch`. |\n"
+    "| `EXASERVE_RUN_DIR` | `~/.exaserve` | Where services keep what they know of themselves; an "
+    "absolute path that all nodes share. |\n"
+    "| `EXASERVE_CACHE` | `${TMPDIR:-/tmp}/exaserve-UID` | Node-local folder for weights. |\n"
+    "| `EXASERVE_LOG` | `info` | `debug`, `info`, `warn` or `error`. |\n"
+    "| `EXASERVE_KERNELS` | the best for the CPU | `ref` (plain C) or `avx2`. |\n\n"
+    "Both folders, run directory and cache, must be yours, no symbolic link, and private (mode "
+    "0700): a folder that "
+    "is not there is made, one that others can enter is refused unless it is empty.\n";
+
 void option_describe(struct buf *out)
 {
     buf_puts(out,
@@ -243,4 +259,5 @@ void option_describe(struct buf *out)
         describe_values(o, out);
         buf_printf(out, " | %s |\n", o->help);
     }
+    buf_puts(out, ENVIRONMENT);
 }

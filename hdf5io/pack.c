@@ -30,7 +30,10 @@ static int open_file(struct reader *r, const char *path, struct err *e)
     if (fd < 0)
         return err_sys(e, errno, "cannot open %s", path);
     struct stat st;
+    char magic[4] = "";
     int rc = fstat(fd, &st) != 0 ? err_sys(e, errno, "cannot look at %s", path) : 0;
+    if (!rc && S_ISREG(st.st_mode) && pread(fd, magic, sizeof magic, 0) < 0)
+        rc = err_sys(e, errno, "cannot read %s", path);
     close(fd);
     if (rc)
         return rc;
@@ -39,6 +42,10 @@ static int open_file(struct reader *r, const char *path, struct err *e)
     r->file_bytes = (uint64_t)st.st_size;
     if (H5Fis_hdf5(path) <= 0) {
         H5Eclear2(H5E_DEFAULT);
+        if (memcmp(magic, "GGUF", sizeof magic) == 0)
+            return err_set(e, ERR_FORMAT,
+                           "%s: not a pack but a GGUF file: make a pack of it with `exaserve pack`",
+                           path);
         return err_set(e, ERR_FORMAT, "%s: not a pack: not an HDF5 file", path);
     }
     hid_t access = H5Pcreate(H5P_FILE_ACCESS);

@@ -10,6 +10,7 @@
 #include <dlfcn.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -17,8 +18,19 @@ enum { ABORT_STATUS = 1 };
 
 static _Atomic int disarmed;
 
+/* Open MPI takes its locks only while this is set, and the mover is the only thread that calls it
+ * (MPI_THREAD_FUNNELED). With them, btl tcp locks itself out when a peer is killed while it sends:
+ * frag_send → endpoint_close → ob1 send_fin → endpoint_send wants the lock that frag_send holds. */
+static void unlock_library(void)
+{
+    bool *uses_threads = dlsym(RTLD_DEFAULT, "opal_uses_threads");
+    if (uses_threads)
+        *uses_threads = false;
+}
+
 void abort_disarm(void)
 {
+    unlock_library();
     atomic_store(&disarmed, 1);
 }
 

@@ -251,6 +251,7 @@ static void take_task(struct daemon *d, struct task *t)
     switch (t->kind) {
     case TASK_CONNECT:
     case TASK_REACHED:
+    case TASK_FAULT:
         members_task(d, t);
         return;
     case TASK_PUBLISH:

@@ -18,6 +18,7 @@ enum {
     ADDRESS_MAX_BYTES = 64 << 10,
     REGISTER_MAX_BYTES = 128 << 10,
     ROSTER_MAX_BYTES = 64 << 20,
+    BLAME_MAX_BYTES = 1 << 20,
     RETRY_US = 2000000,
     SAY_WAITING_US = 5000000,
 };
@@ -39,20 +40,21 @@ int members_init(struct daemon *d, struct err *e)
     return 0;
 }
 
-static void abort_start(struct daemon *d, int code, const char *why, bool blame)
+/* blamed: hosts that the job script holds responsible, one a line; NULL: none */
+static void abort_start(struct daemon *d, int code, const char *why, const struct buf *blamed)
 {
     struct task *t = daemon_task(d, TASK_ABORTED);
     if (!t)
         return;
     err_set(&t->err, code, "%s", why);
-    if (blame)
-        boot_blame(&d->boot, &t->a);
+    if (blamed)
+        buf_put(&t->a, blamed->data, blamed->len);
     daemon_give(d, t);
 }
 
 void members_abort(struct daemon *d, int code, const char *why)
 {
-    abort_start(d, code, why, false);
+    abort_start(d, code, why, NULL);
 }
 
 /* --- registration ----------------------------------------------------------------------------------------- */
@@ -327,9 +329,34 @@ void members_message(struct daemon *d, uint32_t member, uint16_t type, const uin
         members_abort(d, t.code ? t.code : ERR_PEER, t.text);
 }
 
+/* Rank 0: everybody gives the start up. Said once. blamed: a host; NULL: as boot_blame says */
+static void fail_start(struct daemon *d, int code, const char *why, const char *blamed)
+{
+    struct msg_text t = {.code = code};
+    struct buf b;
+    snprintf(t.text, sizeof t.text, "%s", why);
+    buf_init(&b, BLAME_MAX_BYTES);
+    msg_text_put(&b, &t);
+    broadcast(d, MSG_ABORT, &b);
+    buf_reset(&b);
+    if (blamed)
+        buf_printf(&b, "%s\n", blamed);
+    else
+        boot_blame(&d->boot, &b);
+    abort_start(d, code, why, &b);
+    buf_fini(&b);
+    d->boot.phase = BOOT_PHASES + 1;
+}
+
 void members_task(struct daemon *d, struct task *t)
 {
     struct err e = ERR_INIT;
+    if (t->kind == TASK_FAULT) {
+        err_set(&e, t->err.code, "the world did not start: %s", t->err.text);
+        if (d->boot.phase <= BOOT_PHASES)
+            fail_start(d, e.code, e.text, buf_cstr(&t->a));
+        return;
+    }
     if (t->kind == TASK_REACHED) {
         if (t->phase == BOOT_OUT_OF_INIT)
             send_register(d);
@@ -367,15 +394,7 @@ static void check_start(struct daemon *d, uint64_t now_us)
         buf_fini(&b);
         released(d, phase);
     } else if (rc < 0) {
-        struct msg_text t = {.code = rc};
-        snprintf(t.text, sizeof t.text, "%s", e.text);
-        struct buf b;
-        buf_init(&b, 4096);
-        msg_text_put(&b, &t);
-        broadcast(d, MSG_ABORT, &b);
-        buf_fini(&b);
-        abort_start(d, rc, e.text, true);
-        d->boot.phase = BOOT_PHASES + 1; /* said once */
+        fail_start(d, rc, e.text, NULL);
     } else if (now_us > d->boot_said_us + SAY_WAITING_US) {
         char names[384];
         d->boot_said_us = now_us;

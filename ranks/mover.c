@@ -8,8 +8,10 @@
 #include "mpi/bcast.h"
 #include "ranks/task.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     POLL_US = 1000000,
@@ -52,8 +54,15 @@ static void open_pack(struct mover *m, struct task *t)
 {
     struct pack p;
     uint64_t t0 = clock_now_us();
-    if (pack_open(&p, m->config.pack_path, &t->err))
+    if (pack_open(&p, m->config.pack_path, &t->err)) {
+        char host[64] = "";
+        gethostname(host, sizeof host - 1);
+        if (access(m->config.pack_path, F_OK) != 0 && errno == ENOENT)
+            err_set(&t->err, ERR_CONFIG,
+                    "there is no %s on %s: a pack must lie on a file system that all nodes share",
+                    m->config.pack_path, host);
         return;
+    }
     if (index_encode(&p.index, &t->a, &t->err) == 0) {
         buf_put(&t->b, p.meta_bytes, p.meta_n_bytes);
         for (uint32_t i = 0; i < p.index.n_tensors; i++)

@@ -55,22 +55,22 @@ int router_role_create(struct router_role **out, struct daemon *d, struct err *e
     r->d = d;
     const struct config *c = d->config;
     r->suspect_ms = c->heartbeat_ms * (c->missed_heartbeats + 1);
-    uint32_t first = 0;
-    while (first < d->n_ranks && d->layout.ranks[first].role != ROLE_ROUTER)
-        first++;
-    struct router_config rc = {
-        .listen = c->listen,
-        /* a wished port is the first router's: two routers may share a node */
-        .port = (uint16_t)(d->rank == first ? c->port : 0),
-        .key = d->key,
-        .member = d->rank,
-        .incarnation = d->incarnation,
-        .max_body_bytes = c->max_body_bytes,
-        .max_connections = c->max_connections,
-        .header_timeout_ms = 1000 * c->header_timeout_s,
-        .idle_timeout_ms = 1000 * c->idle_timeout_s,
-        .request_timeout_ms = 1000 * c->request_timeout_s,
-        .suspect_ms = r->suspect_ms};
+    bool first = true; /* of its node: routers may share one when nodes were lost */
+    for (uint32_t m = 0; m < d->rank; m++)
+        if (d->layout.ranks[m].role == ROLE_ROUTER &&
+            d->layout.ranks[m].node == d->layout.ranks[d->rank].node)
+            first = false;
+    struct router_config rc = {.listen = c->listen,
+                               .port = (uint16_t)(first ? c->port : 0),
+                               .key = d->key,
+                               .member = d->rank,
+                               .incarnation = d->incarnation,
+                               .max_body_bytes = c->max_body_bytes,
+                               .max_connections = c->max_connections,
+                               .header_timeout_ms = 1000 * c->header_timeout_s,
+                               .idle_timeout_ms = 1000 * c->idle_timeout_s,
+                               .request_timeout_ms = 1000 * c->request_timeout_s,
+                               .suspect_ms = r->suspect_ms};
     struct router_link link = {.ctx = r, .submit = link_submit, .cancel = link_cancel};
     int code = router_create(&r->router, &d->loop, &rc, &link, e);
     if (code) {

@@ -13,6 +13,7 @@
 #include "mpi/bcast.h"
 #include "mpi/world.h"
 #include "ranks/daemon.h"
+#include "slurm/fault.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,12 +24,27 @@ enum {
     ADDRESS_MAX_BYTES = 64 << 10,
     POLL_ADDRESS_US = 20000,
     MARGIN_US = 10 * 1000000, /* rank 0's own deadline comes first, it knows the names */
+    POLL_FAULT_US = 500000,
+    ABORT_FLUSH_US = 200000,
 };
 
 static _Noreturn void give_up(struct daemon *d, const struct err *e)
 {
     log_error("start: %s", e->text);
+    if (d->rank == SCHEDULER_MEMBER)
+        clock_sleep_us(ABORT_FLUSH_US); /* the others shall hear why, not just lose rank 0 */
     world_leave(e->code == ERR_CONFIG ? err_exit_code(ERR_CONFIG) : EXIT_WORLD_LOST);
+}
+
+/* A rank that cannot even meet the others leaves word in a file: rank 0 would wait for it until the deadline, and nobody knew why. */
+static _Noreturn void give_up_alone(struct daemon *d, const struct err *e)
+{
+    char who[64];
+    struct err why = ERR_INIT;
+    snprintf(who, sizeof who, "%s %u", role_name(d->role), d->rank);
+    if (fault_write(d->attempt_dir, d->host, who, e, &why))
+        log_warn("start: %s", why.text);
+    give_up(d, e);
 }
 
 static int publish_address(struct daemon *d, struct err *e)
@@ -88,10 +104,40 @@ static void blame(struct daemon *d, const struct task *t)
         log_warn("start: %s", e.text);
 }
 
+/* To rank 0's loop, which tells everybody: they abort, this thread too. */
+static void tell_fault(struct daemon *d, const char *host, const struct err *why)
+{
+    struct task *t = task_create(TASK_FAULT);
+    if (!t)
+        return;
+    t->err = *why;
+    buf_puts(&t->a, host);
+    if (queue_push(d->to_loop, t))
+        task_destroy(t);
+}
+
+static struct task *await_task(struct daemon *d, uint32_t phase, uint64_t limit_us)
+{
+    char host[FAULT_HOST_BYTES];
+    struct err why = ERR_INIT;
+    struct task *t = NULL;
+    uint64_t until = clock_now_us() + limit_us;
+    bool watch = d->rank == SCHEDULER_MEMBER && phase == BOOT_OUT_OF_INIT;
+    for (uint64_t now; !t && (now = clock_now_us()) < until;) {
+        uint64_t left = until - now;
+        t = queue_pop_wait(d->to_mover, watch && left > POLL_FAULT_US ? POLL_FAULT_US : left);
+        if (!t && watch && fault_read(d->attempt_dir, host, &why) == 0) {
+            tell_fault(d, host, &why);
+            watch = false;
+        }
+    }
+    return t;
+}
+
 static int await_release(struct daemon *d, uint32_t phase, struct err *e)
 {
     uint64_t limit = boot_phase_limit_us(d->n_ranks) + MARGIN_US;
-    struct task *t = queue_pop_wait(d->to_mover, limit);
+    struct task *t = await_task(d, phase, limit);
     if (!t)
         return err_set(e, ERR_TIMEOUT, "no release from rank 0 for %s within %llu s",
                        boot_phase_name(phase), (unsigned long long)limit / 1000000);
@@ -181,8 +227,9 @@ _Noreturn void rank_run(const char *run_dir, uint32_t attempt, int *argc, char *
         rc = publish_address(d, &e);
     if (!rc)
         rc = daemon_start(d, &e);
-    if (!rc)
-        rc = meet(d, &e);
+    if (rc)
+        give_up_alone(d, &e);
+    rc = meet(d, &e);
     uint64_t t2 = clock_now_us();
     if (!rc)
         rc = world_warm_up(world, boot_phase_limit_us(d->n_ranks), &e);

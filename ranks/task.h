@@ -17,6 +17,7 @@ enum task_kind {
     /* start: mover → loop */
     TASK_CONNECT = 1, /* a: rank 0's plane address */
     TASK_REACHED,     /* phase */
+    TASK_FAULT,       /* rank 0: err; a: the host of the rank that cannot join */
     /* start: loop → mover */
     TASK_RELEASED, /* phase */
     TASK_ABORTED,  /* err */

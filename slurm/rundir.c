@@ -220,12 +220,12 @@ int rundir_create(const char *path, struct err *e)
         rc = dir_make_private(base, e); /* and every folder between it and the run directory */
         for (char *slash = dir + n; !rc && (slash = strchr(slash + 1, '/'));) {
             *slash = 0;
-            rc = dir_make_private(dir, e);
+            rc = dir_keep_private(dir, e);
             *slash = '/';
         }
     }
     if (!rc)
-        rc = dir_make_private(path, e);
+        rc = dir_keep_private(path, e);
     if (!rc)
         rc = random_file(path, "secret", "", SECRET_BYTES, e);
     if (!rc)

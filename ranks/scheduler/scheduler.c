@@ -285,7 +285,10 @@ void sched_pack(struct sched *s, const void *index, size_t index_bytes, const vo
 void sched_pack_failed(struct sched *s, const struct err *why, uint64_t now_us)
 {
     char text[MSG_TEXT_BYTES];
-    snprintf(text, sizeof text, "pack %.150s: %.300s", s->wish.pack_path, why->text);
+    if (strstr(why->text, s->wish.pack_path))
+        snprintf(text, sizeof text, "%.450s", why->text);
+    else
+        snprintf(text, sizeof text, "pack %.150s: %.300s", s->wish.pack_path, why->text);
     sched_fail(s, text);
     sched_judge(s, now_us);
 }

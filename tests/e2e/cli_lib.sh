@@ -43,6 +43,9 @@ exa() {
 job() {
     local dir=$EXASERVE_RUN_DIR/$1/$2
     (umask 077; mkdir -p "$dir"; printf 'sk-exa-%048d\n' 7 >"$dir/key"; printf '%064d\n' 1 >"$dir/secret")
+    # a local one belongs to a process that lives: this one
+    [ "$1" != local ] || (umask 077
+        echo "$$ $(sed 's/.*) //' /proc/$$/stat | cut -d' ' -f20) $(cat /proc/sys/kernel/random/boot_id)" >"$dir/owner")
     [ $# -lt 3 ] || (umask 077; python3 - "$dir" "$@" <<'P'
 import json, sys, time
 dir, cluster, job, state, *urls = sys.argv[1:]

@@ -121,13 +121,13 @@ ok "a damaged byte is found, tensor and segment named" \
 head -c 50000000 "$dir/m.h5" >"$dir/cut.h5"
 ok "a cut pack is refused" refused 4 "cut.h5: " --verify "$dir/cut.h5"
 ok "a cut pack is not listed" refused 4 "cut.h5: " --list "$dir/cut.h5"
-ok "a GGUF file is no pack" refused 4 "not a pack: not an HDF5 file" --list "$model"
+ok "a GGUF file is no pack" refused 4 "not a pack but a GGUF file" --list "$model"
 /usr/bin/python3 -c 'import h5py, sys; h5py.File(sys.argv[1], "w")["x"] = [1, 2]' "$dir/other.h5"
 ok "a foreign HDF5 file is no pack" refused 4 "not a pack: no manifest" --verify "$dir/other.h5"
 cp "$dir/m.h5" "$dir/late.h5"
 /usr/bin/python3 -c 'import h5py, sys; del h5py.File(sys.argv[1], "r+").attrs["manifest"]' "$dir/late.h5"
 ok "without its manifest a pack does not exist" refused 4 "not a pack: no manifest" --verify "$dir/late.h5"
-ok "a pack that is not there" refused 1 "nothing.h5" --verify "$dir/nothing.h5"
+ok "a pack that is not there" refused 4 "nothing.h5" --verify "$dir/nothing.h5"
 
 # --- GGUF files that must be refused ---
 tests/tools/make_gguf.py "$dir/gguf"
@@ -139,7 +139,7 @@ ok "the tensor type is named" refused 4 'tensor x.weight: unsupported type 20 (I
 head -c 50000000 "$model" >"$dir/cut.gguf"
 ok "the model cut in its middle is refused" refused 4 "$dir/cut.gguf: tensor " "$dir/cut.gguf" "$dir/x.h5"
 ok "no refusal leaves a file" sh -c '! ls "$1"/x.h5* 2>/dev/null' - "$dir"
-ok "a GGUF file that is not there" refused 1 "nothing.gguf" "$dir/nothing.gguf" "$dir/x.h5"
+ok "a GGUF file that is not there" refused 4 "nothing.gguf" "$dir/nothing.gguf" "$dir/x.h5"
 ok "a folder that is not there" refused 1 "/nowhere/x.h5" "$dir/gguf/tiny.gguf" "$dir/nowhere/x.h5"
 for f in tiny tiny-v2 aligned-256 untied; do
     ok "$f.gguf is packed" pack -q "$dir/gguf/$f.gguf" "$dir/$f.h5"

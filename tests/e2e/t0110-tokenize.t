@@ -61,7 +61,7 @@ ok "a large text" sh -c 'yes "The quick brown fox." | head -c 1000000 | "$1/exas
 printf 'abc\377def' >"$dir/text"
 ok "invalid UTF-8 is refused with its place" refused 4 "byte 3" "$dir/m.h5" <"$dir/text"
 ok "a file that is no pack" refused 4 "not a pack" "$model" </dev/null
-ok "a pack that is not there" refused 1 "nothing.h5" "$dir/nothing.h5" </dev/null
+ok "a pack that is not there" refused 4 "nothing.h5" "$dir/nothing.h5" </dev/null
 ok "no pack named" refused 4 "usage: exaserve tokenize" </dev/null
 ok "an unknown option" refused 4 "unknown option --speciel" --speciel "$dir/m.h5" </dev/null
 ok "--help explains it" sh -c '"$1/exaserve" tokenize --help | grep -q -- --special' - "$bin"

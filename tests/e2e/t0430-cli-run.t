@@ -128,6 +128,20 @@ is "$(grep -c 'starting it again' "$W/run.err")" 2 "twice here"
 kill -TERM $pid; wait $pid
 is $? 0 "and ends well"
 
+head -c 1000 /dev/urandom >"$W/noise.gguf"
+exa run "$W/noise.gguf"
+is "$code" 4 "a file that is no model: 4"
+like "$err" 'noise.gguf is neither a GGUF file nor a pack' "it is said"
+exa run "$model" --listen nowhere
+is "$code" 4 "an address that is none: 4"
+like "$err" '^exaserve run: --listen must be an IP address' "in the words of the command line"
+HOME=$W/noise.gguf EXASERVE_RUN_DIR='' exa run "$model"
+is "$code" 1 "no place for the run directory: 1"
+unlike "$err" 'kept for you' "no folder is named that is not there"
+(cd "$W" && EXASERVE_CACHE=here "$EXA" run "$model" >run.out 2>run.err </dev/null) & pid=$!; started+=($pid)
+ready; ok $? "a relative EXASERVE_CACHE" "$(cat "$W/run.err")"
+kill -INT "$(pgrep -P $pid -f "exaserve run" | head -1)"; wait $pid
+
 # a damaged pack in the cache is made again
 pack=$(ls "$EXASERVE_CACHE"/packs/*)
 : >"$pack"

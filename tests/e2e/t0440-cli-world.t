@@ -43,4 +43,31 @@ wait $pid 2>/dev/null
 until_true 60 gone; ok $? "killed hard: no process is left" "$(left)"
 exa status "run-$pid"
 is "$code" 2 "status knows that it is gone"
+exa url "run-$pid"
+is "$code" 2 "url gives no dead address"
+like "$err" 'has ended' "but says that it has ended"
+
+# what keeps one rank from joining is said at once, by its name, and nothing is tried again
+python3 - "$W/port" <<'P' &
+import socket, sys, time
+s = socket.socket()
+s.bind(("127.0.0.1", 0))
+s.listen()
+with open(sys.argv[1] + ".new", "w") as f:
+    f.write(str(s.getsockname()[1]))
+import os
+os.rename(sys.argv[1] + ".new", sys.argv[1])
+time.sleep(300)
+P
+started+=($!)
+until_true 30 test -s "$W/port"
+code=$(timeout 60 "$EXA" run "$model" --port "$(cat "$W/port")" >"$W/out" 2>"$W/err" </dev/null; echo $?)
+is "$code" 1 "a taken port: 1"
+like "$(grep '^exaserve run:' "$W/err")" "router 1 on .*: cannot listen on 127.0.0.1 port $(cat "$W/port"): address already in use" "in one sentence"
+unlike "$(cat "$W/err")" 'again' "without another try"
+mkdir -m 755 "$W/used"; touch "$W/used/file"
+code=$(EXASERVE_CACHE=$W/used timeout 60 "$EXA" run "$(ls "$EXASERVE_CACHE"/packs/*)" >"$W/out" 2>"$W/err" </dev/null; echo $?)
+is "$code" 4 "a cache folder that others use: 4"
+like "$(grep '^exaserve run:' "$W/err")" "worker 2 on .*: $W/used must be private" "in one sentence"
+is "$(stat -c %a "$W/used")" 755 "and it is left as it was"
 echo "1..$n"

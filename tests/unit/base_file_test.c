@@ -128,8 +128,19 @@ static void private_folders(void **state)
     struct err e = ERR_INIT;
     assert_int_equal(dir_make_private(in_root("p"), NULL), 0);
     assert_int_equal(chmod(in_root("p"), 0755), 0);
-    assert_int_equal(dir_make_private(in_root("p"), NULL), 0); /* ours: tightened */
+    assert_int_equal(dir_make_private(in_root("p"), NULL), 0); /* ours, and empty: tightened */
     assert_int_equal(stat(in_root("p"), &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0700);
+    /* a folder that others use (EXASERVE_CACHE=$HOME): closing it would lock them out */
+    assert_int_equal(mkdir(in_root("used"), 0755), 0);
+    assert_int_equal(chmod(in_root("used"), 0755), 0);
+    assert_int_equal(file_publish(in_root("used/f"), "", 0, 0644, NULL), 0);
+    assert_int_equal(dir_make_private(in_root("used"), &e), ERR_CONFIG);
+    assert_non_null(strstr(e.text, "0755"));
+    assert_int_equal(stat(in_root("used"), &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0755);
+    assert_int_equal(dir_keep_private(in_root("used"), &e), 0); /* by its name ours alone */
+    assert_int_equal(stat(in_root("used"), &st), 0);
     assert_int_equal(st.st_mode & 0777, 0700);
     assert_int_equal(symlink(in_root("p"), in_root("l")), 0);
     assert_int_equal(dir_make_private(in_root("l"), &e), ERR_CONFIG);

@@ -2,6 +2,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "slurm/endpoint.h"
+#include "slurm/fault.h"
 #include "slurm/owner.h"
 #include "slurm/rundir.h"
 
@@ -342,6 +343,27 @@ static void owner_is_this_process_only(void **state)
     }
 }
 
+static void a_rank_leaves_word(void **state)
+{
+    char dir[RUNDIR_PATH_BYTES], host[FAULT_HOST_BYTES];
+    struct err why = ERR_INIT, e = ERR_INIT;
+    make(dir, sizeof dir, "vc", "9");
+    assert_int_equal(fault_read(dir, host, &why), ERR_AGAIN);
+    err_set(&e, ERR_CONFIG, "cannot listen on 0.0.0.0 port 80: 100 %% taken");
+    assert_int_equal(fault_write(dir, "n7", "router 1", &e, NULL), 0);
+    assert_int_equal(fault_read(dir, host, &why), 0);
+    assert_string_equal(host, "n7");
+    assert_int_equal(why.code, ERR_CONFIG);
+    assert_string_equal(why.text, "router 1 on n7: cannot listen on 0.0.0.0 port 80: 100 % taken");
+    char file[RUNDIR_PATH_BYTES + 16];
+    static const char *const BAD[] = {"", "\n", "-6\n", "-6 n7\n", "7 n7 fine\n"};
+    snprintf(file, sizeof file, "%s/fault", dir);
+    for (size_t i = 0; i < sizeof BAD / sizeof BAD[0]; i++) {
+        assert_int_equal(file_publish(file, BAD[i], strlen(BAD[i]), 0600, NULL), 0);
+        assert_int_equal(fault_read(dir, host, &why), ERR_AGAIN);
+    }
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -350,6 +372,7 @@ int main(void)
         T(two_creators_agree),  T(refuses_what_is_not_ours_alone),
         T(endpoint_round_trip), T(endpoint_refuses_damage),
         T(finds_the_newest),    T(owner_is_this_process_only),
+        T(a_rank_leaves_word),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
