@@ -33,17 +33,17 @@ struct chat {
     int stop_fd;  /* signalfd of SIGINT */
 };
 
-static void show(void *ctx, const char *text, size_t n)
+static int show(void *ctx, const char *text, size_t n, struct err *e)
 {
     struct chat *c = ctx;
     buf_put(&c->answer, text, n);
     for (size_t i = 0; i < n; i++) { /* a model must not steer the terminal */
-        unsigned char ch = (unsigned char)text[i];
-        if (ch < ' ' && ch != '\n' && ch != '\t')
-            ch = '?';
-        putchar(ch);
+        size_t control = say_control(text + i, n - i);
+        bool plain = !control || text[i] == '\n' || text[i] == '\t';
+        putchar(plain ? text[i] : '?');
+        i += control > 1;
     }
-    fflush(stdout);
+    return fflush(stdout) ? err_set(e, ERR_SYS, "cannot write to standard output") : 0;
 }
 
 static int history_reset(struct chat *c)
@@ -139,22 +139,48 @@ static int answer_get(struct chat *c, struct chat_result *r, struct err *e)
     return rc;
 }
 
+/* Forget the oldest question and its answer; the system message and the question at hand stay. false: there is none. */
+static bool history_shorten(struct chat *c)
+{
+    size_t first = c->system ? 1 : 0;
+    if (json_array_size(c->history) < first + 3)
+        return false;
+    json_array_remove(c->history, first);
+    json_array_remove(c->history, first);
+    return true;
+}
+
+/* The answer to the history; what does not fit the model's context any more is left out, the oldest first. */
+static int answer_fitting(struct chat *c, struct chat_result *r, struct err *e)
+{
+    bool left_out = false;
+    int rc;
+    while ((rc = answer_get(c, r, e)) && r->too_long && history_shorten(c))
+        left_out = true;
+    if (left_out && (!rc || rc == ERR_CANCELED))
+        fprintf(stderr, "(the oldest turns no longer fit the model's context: left out)\n");
+    return rc;
+}
+
 /* One turn. A failed one leaves the history as it was. */
 static int turn(struct chat *c, const char *text, struct err *e)
 {
     json_t *m = json_pack("{s:s, s:s}", "role", "user", "content", text);
     if (!m)
         return err_set(e, ERR_CONFIG, "the line is not valid UTF-8");
+    json_t *before = json_copy(c->history);
     json_array_append_new(c->history, m);
-    struct chat_result r;
-    int rc = answer_get(c, &r, e);
+    struct chat_result r = {.any = false};
+    int rc = answer_fitting(c, &r, e);
     if (r.any)
         printf("\n");
     fflush(stdout);
-    if (rc && rc != ERR_CANCELED) {
-        json_array_remove(c->history, json_array_size(c->history) - 1);
+    if (before && rc && rc != ERR_CANCELED) {
+        json_decref(c->history);
+        c->history = before;
         return rc;
     }
+    json_decref(before);
     if (rc == ERR_CANCELED)
         fprintf(stderr, "(stopped)\n");
     else if (strcmp(r.finish, "length") == 0 && c->tty)
@@ -214,6 +240,8 @@ static int talk(struct chat *c)
             rc = err_set(&e, ERR_LIMIT, "the line has more than %d bytes", LINE_MAX_BYTES);
         else
             rc = turn(c, line, &e);
+        if (ferror(stdout))
+            break; /* nobody reads on: main says it */
         if (rc)
             code = say_error("chat", &e);
         if (rc && !c->tty)

@@ -92,7 +92,7 @@ static int event_take(void *ctx, const char *payload, size_t n, struct err *e)
     const char *finish = json_string_value(json_object_get(choice, "finish_reason"));
     if (!rc && json_string_length(text)) {
         s->r->any = true;
-        s->q->on_text(s->q->ctx, json_string_value(text), json_string_length(text));
+        rc = s->q->on_text(s->q->ctx, json_string_value(text), json_string_length(text), e);
     }
     if (!rc && finish)
         snprintf(s->r->finish, sizeof s->r->finish, "%s", finish);
@@ -152,6 +152,7 @@ static int verdict(struct stream *s, CURLcode code, struct err *e)
         return s->sse.done ? 0
                            : err_set(e, ERR_PEER, "%s: the answer ended too early", s->q->base_url);
     http_error_text(&s->error_body, text, sizeof text);
+    s->r->too_long = http_error_is(&s->error_body, "context_length_exceeded");
     return err_set(e, status >= 500 || status == 429 ? ERR_AGAIN : ERR_CONFIG,
                    "the service refused (%ld): %s", status, text);
 }

@@ -24,12 +24,14 @@ struct chat_request {
     const char *body;    /* JSON with "stream": true */
     int stop_fd;         /* readable: the user wants the answer to end; -1: none */
     unsigned timeout_ms; /* without a byte from the service */
-    void (*on_text)(void *ctx, const char *text, size_t n);
+    /* An error ends the answer and is handed back. */
+    int (*on_text)(void *ctx, const char *text, size_t n, struct err *e);
     void *ctx;
 };
 struct chat_result {
     char finish[32]; /* "stop", "length"; "" when it did not finish */
     bool any;        /* text was shown */
+    bool too_long;   /* refused: the conversation does not fit the context */
 };
 /* ERR_PEER: nobody there, or the connection broke; ERR_CANCELED: stop_fd; others: the service's own error. */
 int chat_stream(struct http *h, const struct chat_request *q, struct chat_result *r, struct err *e);

@@ -1,6 +1,8 @@
 /* http.c - see http.h. No proxy: services are inside the cluster, and a proxy set for the web outside would hide them. */
 #include "cli/http.h"
 
+#include "cli/say.h"
+
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -98,8 +100,15 @@ void http_error_text(const struct buf *body, char *out, size_t cap)
     else
         snprintf(out, cap, "%.*s", body->len > 200 ? 200 : (int)body->len,
                  body->len ? (const char *)body->data : "");
-    for (char *p = out; *p; p++)
-        if ((unsigned char)*p < ' ')
-            *p = ' ';
+    say_clean(out);
     json_decref(o);
+}
+
+bool http_error_is(const struct buf *body, const char *code)
+{
+    json_t *o = body->len ? json_loadb((const char *)body->data, body->len, 0, NULL) : NULL;
+    const char *found = json_string_value(json_object_get(json_object_get(o, "error"), "code"));
+    bool is = found && strcmp(found, code) == 0;
+    json_decref(o);
+    return is;
 }

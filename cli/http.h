@@ -28,5 +28,7 @@ int http_get(struct http *h, const char *base_url, const char *path, unsigned ti
 int http_fault(struct http *h, CURLcode code, const char *base_url, struct err *e);
 /* The sentence in an OpenAI error body ({"error":{"message":…}}), or the body's begin. */
 void http_error_text(const struct buf *body, char *out, size_t cap);
+/* Does the body of an error answer carry that code? */
+bool http_error_is(const struct buf *body, const char *code);
 
 #endif

@@ -2,7 +2,9 @@
 #include "cli/pack.h"
 
 #include "base/clock.h"
+#include "cli/opt.h"
 #include "cli/pack_guard.h"
+#include "cli/say.h"
 #include "hdf5io/pack.h"
 #include "model/gguf.h"
 
@@ -16,7 +18,6 @@
 #include <unistd.h>
 
 enum {
-    EXIT_INVALID = 4,
     PROGRESS_US = 1000000, /* a line a second: readable in a log, too */
 };
 
@@ -66,13 +67,6 @@ static void write_progress(void *ctx, uint64_t done, uint64_t total)
     show_progress(ctx, done, total);
 }
 
-static int fail(const char *name, int rc, const struct err *e)
-{
-    fprintf(stderr, "exaserve %s: %s\n", name, e->text);
-    /* A full disk or a refusal by the system is no fault of the input. */
-    return rc == ERR_FORMAT || rc == ERR_CONFIG ? EXIT_INVALID : 1;
-}
-
 /* A name that nothing has is a wrong operand; whatever else the system says of it is the system's. */
 static int check_there(const char *path, struct err *e)
 {
@@ -92,25 +86,23 @@ static int make_pack(const char *name, const char *in, const char *out, bool qui
     struct err e = ERR_INIT;
     struct gguf g;
     if (same_file(in, out))
-        return fail(name, ERR_CONFIG,
-                    (err_set(&e, ERR_CONFIG, "%s and %s are the same file", in, out), &e));
-    int rc = check_there(in, &e);
-    if (!rc)
-        rc = gguf_open(&g, in, &e);
-    if (rc) /* here a limit is the input's fault, below it is a full disk */
-        return fail(name, rc == ERR_LIMIT ? ERR_FORMAT : rc, &e);
+        err_set(&e, ERR_CONFIG, "%s and %s are the same file", in, out);
+    if (e.code || check_there(in, &e) || gguf_open(&g, in, &e))
+        return say_error(name, &e);
     if (!quiet)
         fprintf(stderr, "packing %s: %" PRIu32 " tensors, %.1f MB\n", in, g.index.n_tensors,
                 (double)g.index.data_bytes / 1e6);
     struct progress p = progress_start("packing", quiet);
     pack_guard_begin(out);
-    rc = pack_write(out, &g.index, &g.meta, g.tensor_data, write_progress, &p, &e);
+    int rc = pack_write(out, &g.index, &g.meta, g.tensor_data, write_progress, &p, &e);
     pack_guard_end();
     char hex[SHA256_HEX];
     hex_encode(g.index.digest, SHA256_BYTES, hex);
     gguf_close(&g);
-    if (rc)
-        return fail(name, rc, &e);
+    if (rc) {
+        int code = say_error(name, &e);
+        return rc == ERR_LIMIT ? 1 : code; /* a full disk is no fault of the input */
+    }
     if (!quiet)
         fprintf(stderr, "packed %s in %.1f s\n", out, (double)(clock_now_us() - p.start_us) / 1e6);
     printf("%s\n", hex);
@@ -125,7 +117,7 @@ static int verify_pack(const char *name, const char *path, bool quiet)
     if (!rc)
         rc = pack_verify(path, show_progress, &p, &e);
     if (rc)
-        return fail(name, rc, &e);
+        return say_error(name, &e);
     printf("%s: every hash agrees\n", path);
     return 0;
 }
@@ -149,11 +141,11 @@ static int list_pack(const char *name, const char *path)
     if (!rc)
         rc = pack_open(&p, path, &e);
     if (rc)
-        return fail(name, rc, &e);
+        return say_error(name, &e);
     rc = meta_decode(&m, p.meta_bytes, p.meta_n_bytes, &e);
     if (rc) {
         pack_close(&p);
-        return fail(name, rc, &e);
+        return say_error(name, &e);
     }
     for (uint32_t i = 0; i < p.index.n_tensors; i++) {
         const struct tensor_info *t = &p.index.tensors[i];

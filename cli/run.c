@@ -12,12 +12,14 @@
 #include "slurm/owner.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 enum {
@@ -89,6 +91,30 @@ static int config_write(const struct args *a, const char *pack, const char *dir,
     config_free(again);
     config_free(c);
     free(text);
+    return rc;
+}
+
+/* Said now: a router that finds it out takes the whole start with it, and the next tries as well. */
+static int port_check(const struct args *a, struct err *e)
+{
+    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons((uint16_t)a->port)};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)a->port)};
+    bool is_v6 = inet_pton(AF_INET, a->listen, &v4.sin_addr) != 1;
+    if (is_v6 && inet_pton(AF_INET6, a->listen, &v6.sin6_addr) != 1)
+        return 0; /* no address: config_load says so */
+    const int on = 1;
+    int fd = socket(is_v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return err_sys(e, errno, "cannot make a socket");
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on); /* as the router does */
+    int rc = is_v6 ? bind(fd, (struct sockaddr *)&v6, sizeof v6)
+                   : bind(fd, (struct sockaddr *)&v4, sizeof v4);
+    if (!rc)
+        rc = listen(fd, 1);
+    if (rc)
+        rc = err_set(e, ERR_CONFIG, "cannot listen on %s port %" PRIu64 ": %s", a->listen, a->port,
+                     strerror(errno));
+    close(fd);
     return rc;
 }
 
@@ -241,6 +267,8 @@ static int serve(struct target *t, const struct args *a, const char *model, stru
 {
     char pack[PATH_MAX], name[160];
     int rc = args_check(a, e);
+    if (!rc)
+        rc = port_check(a, e);
     if (!rc)
         rc = run_pack(model, pack, sizeof pack, name, sizeof name, e);
     if (rc)

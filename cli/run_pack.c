@@ -20,7 +20,7 @@
 
 enum { PROGRESS_US = 1000 * 1000, STEM_BYTES = 80 };
 
-int cache_dir(char *out, size_t cap, struct err *e)
+static int cache_dir(char *out, size_t cap, struct err *e)
 {
     int rc = path_cache_dir(out, cap, e);
     return rc ? rc : dir_make_private(out, e);

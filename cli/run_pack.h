@@ -9,7 +9,5 @@
 
 /* Absolute path of the pack of a model file (.h5, or GGUF by its content), and the model's name. Progress on standard error. */
 int run_pack(const char *model, char *path, size_t cap, char *name, size_t name_cap, struct err *e);
-/* EXASERVE_CACHE or ${TMPDIR:-/tmp}/exaserve-UID, made private. */
-int cache_dir(char *out, size_t cap, struct err *e);
 
 #endif

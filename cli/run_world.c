@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/paths.h"
 #include "slurm/command.h"
 
 #include <ctype.h>
@@ -69,9 +70,9 @@ int world_check(struct err *e)
 static int nodes_write(const char *path, struct err *e)
 {
     char host[256], line[300];
-    if (gethostname(host, sizeof host) != 0)
-        return err_sys(e, errno, "cannot find this machine's name");
-    host[sizeof host - 1] = 0;
+    int rc = path_host_name(host, sizeof host, e);
+    if (rc)
+        return rc;
     int n = snprintf(line, sizeof line, "%s - -\n", host);
     return file_publish(path, line, (size_t)n, 0600, e);
 }

@@ -18,11 +18,19 @@ int say_error(const char *command, const struct err *e)
     return err_exit_code(e->code);
 }
 
+size_t say_control(const char *s, size_t n)
+{
+    const unsigned char *p = (const unsigned char *)s;
+    if (n && (p[0] < ' ' || p[0] == 0x7f))
+        return 1;
+    return n > 1 && p[0] == 0xc2 && p[1] >= 0x80 && p[1] <= 0x9f ? 2 : 0;
+}
+
 char *say_clean(char *s)
 {
     for (char *p = s; *p; p++)
-        if ((unsigned char)*p < ' ' || *p == 0x7f)
-            *p = ' ';
+        for (size_t n = say_control(p, strlen(p)); n; n--)
+            p[n - 1] = ' ';
     return s;
 }
 

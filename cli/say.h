@@ -18,6 +18,8 @@ struct progress_line {
 void say_progress(struct progress_line *p, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* Bytes of the control character that s[n] begins with (C0, DEL; C1 as UTF-8, which terminals obey too); 0: it is none. */
+size_t say_control(const char *s, size_t n);
 /* Text that came from elsewhere, made fit for a terminal in place: control characters become blanks. Returns s. */
 char *say_clean(char *s);
 /* The last lines of a log file, indented, on standard error; nothing when there is none. */

@@ -1,6 +1,8 @@
 /* tokenize.c - see tokenize.h. Text on standard input, a JSON array of ids on standard output. */
 #include "cli/tokenize.h"
 
+#include "cli/opt.h"
+#include "cli/say.h"
 #include "hdf5io/pack.h"
 #include "model/meta.h"
 #include "text/tokenizer.h"
@@ -13,7 +15,6 @@
 #include <unistd.h>
 
 enum {
-    EXIT_INVALID = 4,
     TEXT_MAX_BYTES = 64 << 20,
     READ_STEP_BYTES = 64 << 10,
 };
@@ -28,12 +29,6 @@ static const char HELP[] =
     "  -h, --help  this text\n"
     "\n"
     "Exit codes: 0 done, 1 the system refused, 4 invalid input.\n";
-
-static int fail(const char *name, int rc, const struct err *e)
-{
-    fprintf(stderr, "exaserve %s: %s\n", name, e->text);
-    return rc == ERR_SYS || rc == ERR_NOMEM ? 1 : EXIT_INVALID;
-}
 
 static int read_text(struct buf *b, struct err *e)
 {
@@ -100,7 +95,7 @@ static int tokenize(const char *name, const char *path, bool special)
     token_vec_fini(&ids);
     tokenizer_destroy(t);
     buf_fini(&text);
-    return rc ? fail(name, rc, &e) : 0;
+    return rc ? say_error(name, &e) : 0;
 }
 
 int cmd_tokenize(int argc, char **argv)

@@ -9,8 +9,8 @@ room_pkgs = $(sort $(foreach r,$(1) $(USES_$(1)),$(PKG_$(r))))
 pkg_cflags = $(if $(strip $(1)),$(shell pkg-config --cflags $(1)))
 pkg_libs = $(if $(strip $(1)),$(shell pkg-config --libs $(1)))
 
-# llhttp: Debian ships its C sources (node-llhttp), no library.
-LLHTTP_INC := -isystem /usr/share/include/llhttp
+# llhttp: Debian ships its C sources (node-llhttp), no library. Its loose machine takes any two bytes for a chunk's end.
+LLHTTP_INC := -isystem /usr/share/include/llhttp -DLLHTTP_STRICT_MODE=1
 CPPFLAGS_router := $(LLHTTP_INC)
 # Kernel sets: one file suffix each; run-time dispatch picks.
 CFLAGS_engine := -O3
@@ -33,7 +33,7 @@ $(OUT)/flags/objs-$(1): FORCE
 endef
 $(foreach r,$(ROOMS),$(eval $(call ROOM_RULES,$(r))))
 
-$(OUT)/lib/libllhttp.a: $(wildcard /usr/share/llhttp/*.c)
+$(OUT)/lib/libllhttp.a: $(wildcard /usr/share/llhttp/*.c) mk/rules.mk
 	@mkdir -p $(OUT)/obj/llhttp $(@D)
 	@for f in api http llhttp; do $(CC) -O2 -fPIC $(FLAGS_$(MODE)) $(LLHTTP_INC) -c /usr/share/llhttp/$$f.c -o $(OUT)/obj/llhttp/$$f.o || exit 1; done
 	@rm -f $@; $(AR) rcs $@ $(OUT)/obj/llhttp/*.o

@@ -13,7 +13,7 @@
 
 static const char MAGIC[7] = {'E', 'X', 'A', 'M', 'E', 'T', 'A'};
 
-enum { META_VERSION = 1 };
+enum { META_VERSION = 1, CONTEXT_DEFAULT_MAX = 4096 };
 
 void meta_init(struct model_meta *m)
 {
@@ -349,4 +349,9 @@ int meta_check(const struct model_meta *m, struct err *e)
                        " tokens, found %" PRIu32,
                        m->tok.n_tokens, p->n_vocab);
     return 0;
+}
+
+uint32_t meta_context_default(const struct model_params *p)
+{
+    return p->n_ctx < CONTEXT_DEFAULT_MAX ? p->n_ctx : CONTEXT_DEFAULT_MAX;
 }

@@ -79,6 +79,9 @@ int meta_encode(const struct model_meta *m, struct buf *out, struct err *e);
 int meta_decode(struct model_meta *m, const void *data, size_t n, struct err *e);
 /* Refuse, by name, what no engine here can run (architecture, head counts, widths). */
 int meta_check(const struct model_meta *m, struct err *e);
+/* Longest prompt and answer when nobody names one: the model's own, at most 4,096, so that a long-context model starts on a
+ * small machine. Engines and routers go by it. */
+uint32_t meta_context_default(const struct model_params *p);
 /* Of these, the architecture alone: its name decides what the other keys mean. */
 int meta_check_arch(const char *arch, struct err *e);
 

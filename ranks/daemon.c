@@ -54,11 +54,9 @@ int daemon_create(struct daemon **out, const char *run_dir, uint32_t attempt, st
     if (!d)
         return err_set(e, ERR_NOMEM, "no memory for the daemon");
     d->attempt = attempt;
-    gethostname(d->host, sizeof d->host - 1);
-    char *dot = strchr(d->host, '.');
-    if (dot)
-        *dot = 0; /* Slurm's node names are short */
-    int rc = read_run_dir(d, run_dir, e);
+    int rc = path_host_name(d->host, sizeof d->host, e);
+    if (!rc)
+        rc = read_run_dir(d, run_dir, e);
     if (!rc)
         rc = path_cache_dir(d->cache_dir, sizeof d->cache_dir, e);
     char self[RUNDIR_PATH_BYTES];

@@ -3,6 +3,7 @@
 
 #include "base/buf.h"
 #include "base/file.h"
+#include "base/paths.h"
 #include "config/config.h"
 #include "mpi/layout.h"
 #include "slurm/job.h"
@@ -19,12 +20,10 @@ enum { NODES_FILE_MAX_BYTES = 4 << 20 };
 
 int plan_probe(struct err *e)
 {
-    char host[LAYOUT_NAME_BYTES] = "", rack[LAYOUT_NAME_BYTES], zone[LAYOUT_NAME_BYTES];
-    if (gethostname(host, sizeof host - 1) != 0)
-        return err_set(e, ERR_SYS, "this node has no host name");
-    char *dot = strchr(host, '.');
-    if (dot)
-        *dot = 0; /* Slurm's node names are short */
+    char host[LAYOUT_NAME_BYTES], rack[LAYOUT_NAME_BYTES], zone[LAYOUT_NAME_BYTES];
+    int rc = path_host_name(host, sizeof host, e);
+    if (rc)
+        return rc;
     topology_of_task(rack, sizeof rack, zone, sizeof zone);
     printf("%s %s %s %s\n", PROBE_MARK, host, rack[0] ? rack : "-", zone[0] ? zone : "-");
     return fflush(stdout) ? err_set(e, ERR_SYS, "cannot write to standard output") : 0;

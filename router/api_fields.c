@@ -95,8 +95,8 @@ TAKE(take_top_p)
     if (!json_is_number(value))
         return fail_type(f, "a number", a);
     double v = json_number_value(value);
-    if (!(v > 0 && v <= 1))
-        return fail_value(f, "a number above 0 and up to 1", a);
+    if (!(v >= 0 && v <= 1)) /* 0: the likeliest token alone, as OpenAI has it */
+        return fail_value(f, "a number from 0 to 1", a);
     r->top_p = (float)v;
     return 0;
 }

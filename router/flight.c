@@ -81,9 +81,7 @@ static void reply_whole(struct flight *f)
     struct buf b;
     char extra[ROUTER_REQUEST_ID_BYTES + 32];
     struct usage u = usage_of(f);
-    buf_init(
-        &b,
-        400u << 20); /* six bytes for one is the worst that escaping does to the text's own cap */
+    buf_init(&b, OUT_MAX_BYTES);
     reply_put_whole(&b, &f->reply, (const char *)f->answer.text.data, f->answer.text.len,
                     f->answer.finish_reason, &u);
     snprintf(extra, sizeof extra, "x-request-id: %s\r\n", f->request_id);
@@ -96,6 +94,7 @@ static void reply_whole(struct flight *f)
     }
     buf_fini(&b);
 }
+
 /* --- output of a step ------------------------------------------------------------------------- */
 
 static void stream_step(struct flight *f)
@@ -151,6 +150,7 @@ void flight_flush(struct flight *f)
               f->prep.prompt.n, f->answer.n_counted, f->answer.finish_reason);
     flight_destroy(f);
 }
+
 /* --- preparing -------------------------------------------------------------------------------- */
 
 static void flight_prepared(struct flight *f)

@@ -13,7 +13,6 @@
 #include "router/state.h"
 
 enum flight_state { FLIGHT_PREPARING, FLIGHT_WAITING, FLIGHT_RUNNING };
-enum { FLIGHT_MAX_REFUSALS = 16 };
 
 struct flight {
     struct router *router;
@@ -36,8 +35,6 @@ struct flight {
     uint32_t slot, generation;
     struct table_pick pick;
     uint32_t committed;
-    uint32_t n_refusals;
-    uint32_t avoid[FLIGHT_MAX_REFUSALS]; /* replicas that refused it */
     struct api_error error;
 };
 

@@ -147,9 +147,7 @@ static bool dispatch(struct flight *f)
     struct router *r = f->router;
     for (int i = 0; i < SUBMIT_TRIES; i++) {
         struct err e = ERR_INIT;
-        if (!table_pick(r->table, f->model->deployment, f->avoid,
-                        f->n_refusals < FLIGHT_MAX_REFUSALS ? f->n_refusals : FLIGHT_MAX_REFUSALS,
-                        now_us(r), &f->pick))
+        if (!table_pick(r->table, f->model->deployment, now_us(r), &f->pick))
             return false;
         int rc = submit(f, &e);
         if (!rc)
@@ -191,8 +189,7 @@ void flights_dispatch(struct router *r)
         else
             r->waiting_last = f;
         r->n_waiting++;
-        if (!f->n_refusals) /* one with a list of refusals may fail where others do not */
-            full[n_full++] = f->model->deployment;
+        full[n_full++] = f->model->deployment;
     }
 }
 
@@ -213,23 +210,13 @@ void flight_enqueue(struct flight *f)
     flights_dispatch(r);
 }
 
-/* The replica did not start it: another may. */
+/* The replica did not start it (another router was faster, or it drains): another may, or the same
+ * one once it has reported again or ended one of ours. How long it tries is wait_until_ms. */
 void flight_refused(struct flight *f)
 {
     struct router *r = f->router;
-    table_on_refused(r->table, &f->pick);
     flight_attempt_end(f);
-    if (f->n_refusals < FLIGHT_MAX_REFUSALS)
-        f->avoid[f->n_refusals] = f->pick.replica;
-    f->n_refusals++;
+    table_on_refused(r->table, &f->pick);
     r->counters.n_resubmitted++;
-    if (f->n_refusals >= FLIGHT_MAX_REFUSALS) {
-        api_fail(&f->error, 503, API_SERVER_ERROR, NULL, "overloaded",
-                 "%u replicas refused the request. Try again shortly.", f->n_refusals);
-        f->error.retry_after_s = RETRY_AFTER_S;
-        f->has_failed = true;
-        flight_dirty_add(f);
-        return;
-    }
     waiting_add(f, true); /* it was the oldest once; dispatched after the frame */
 }

@@ -28,6 +28,7 @@ void flight_dirty_remove(struct flight *f)
             return;
         }
 }
+
 /* --- frames ----------------------------------------------------------------------------------- */
 
 static void on_entry(struct router *r, uint32_t worker, const struct step_section *s,
@@ -96,6 +97,7 @@ void flights_on_steps(struct router *r, uint32_t worker, const void *body, size_
     }
     flights_dispatch(r);
 }
+
 /* --- losses and deadlines --------------------------------------------------------------------- */
 
 static void fail_lost(struct flight *f, const char *why)

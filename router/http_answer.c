@@ -150,6 +150,7 @@ void http_conn_refuse(struct http_conn *c, int status, const char *reason)
     buf_init(&b, 4096);
     c->server->handler.put_error(c->server->handler.ctx, &b, status, reason);
     c->parser.head.keep_alive = false;
-    http_conn_respond(c, status, NULL, "application/json", b.data, b.len);
+    http_conn_respond(c, status, status == 503 ? "retry-after: 5\r\n" : NULL, "application/json",
+                      b.data, b.len);
     buf_fini(&b);
 }

@@ -10,6 +10,23 @@
 
 static void conn_input(struct http_conn *c, const char *data, size_t n);
 
+/* --- the budget of bodies ---------------------------------------------------------------------- */
+
+/* false: together the bodies under way are more than may be held. */
+static bool conn_count_body(struct http_conn *c)
+{
+    struct http_server *s = c->server;
+    s->body_bytes += c->parser.body.len - c->body_bytes;
+    c->body_bytes = c->parser.body.len;
+    return s->body_bytes <= s->config.max_bodies_bytes;
+}
+
+static void conn_forget_body(struct http_conn *c)
+{
+    c->server->body_bytes -= c->body_bytes;
+    c->body_bytes = 0;
+}
+
 /* --- end of a connection ---------------------------------------------------------------------- */
 
 static void on_conn_closed(uv_handle_t *h)
@@ -26,6 +43,7 @@ static void on_conn_closed(uv_handle_t *h)
         s->n_overflow--;
     else
         s->n_conns--;
+    conn_forget_body(c);
     http_parser_fini(&c->parser);
     buf_fini(&c->in);
     buf_fini(&c->out);
@@ -156,6 +174,7 @@ static void conn_begin_linger(struct http_conn *c);
 /* The request is answered and read: wait for the next, or part. */
 static void conn_next(struct http_conn *c)
 {
+    conn_forget_body(c);
     http_parser_next(&c->parser);
     c->answered = c->head_only = false;
     c->state = CONN_READING;
@@ -171,6 +190,10 @@ static size_t conn_step(struct http_conn *c, const char *data, size_t n)
     if (http_parser_is_idle(&c->parser) && n)
         c->since_ms = c->request_ms = uv_now(s->loop);
     enum http_event ev = http_parser_feed(&c->parser, data, n, &used);
+    if (!conn_count_body(c) && !c->answered) {
+        http_conn_refuse(c, 503, "too many request bodies are under way");
+        return used;
+    }
     switch (ev) {
     case HTTP_NEED_MORE:
         if (!http_parser_in_head(&c->parser) && used)
@@ -241,6 +264,8 @@ static void conn_begin_linger(struct http_conn *c)
     c->state = CONN_LINGER;
     c->since_ms = uv_now(c->server->loop);
     buf_fini(&c->in);
+    conn_forget_body(c);
+    http_parser_fini(&c->parser);
     http_conn_set_reading(c, true);
     http_conn_resume_later(c);
 }

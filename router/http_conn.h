@@ -21,6 +21,7 @@ struct http_config {
     const char *listen; /* "0.0.0.0", "::" */
     uint16_t port;
     uint32_t max_body_bytes, max_connections;
+    uint64_t max_bodies_bytes;  /* of all connections together, while unanswered */
     uint32_t header_timeout_ms; /* a head in all, and between two parts of a body */
     uint32_t idle_timeout_ms;   /* between requests, and for a write that does not move */
     uint32_t body_timeout_ms;   /* a body in all */

@@ -29,6 +29,7 @@ struct http_conn {
     uint64_t request_ms; /* first byte of the current request */
     uint64_t write_ms;   /* last time the write queue moved */
     size_t write_queue;
+    size_t body_bytes; /* this connection's part of the server's */
     uint8_t state;
     bool answered, keep_alive, streaming, chunked, head_only;
     bool failed, eof, resumed, overflow, reading, shut, used;
@@ -43,6 +44,7 @@ struct http_server {
     struct http_handler handler;
     struct http_conn *conns, *resumed;
     uint32_t n_conns, n_overflow, n_handles;
+    uint64_t body_bytes; /* of requests that are not answered yet */
     uint16_t port;
     bool draining, closing;
     void (*done)(void *ctx);

@@ -42,8 +42,9 @@ static void conn_tick_reading(struct http_conn *c, uint64_t now)
     const struct http_config *cfg = &c->server->config;
     uint64_t waited = now - c->since_ms;
     if (c->answered) {
-        if (waited > cfg->header_timeout_ms)
-            http_conn_close(c); /* the body of a refused request does not come */
+        /* the body of a refused request does not come, or drips: it has as long as a head */
+        if (waited > cfg->header_timeout_ms || now - c->request_ms > 2 * cfg->header_timeout_ms)
+            http_conn_close(c);
     } else if (http_parser_is_idle(&c->parser)) {
         bool fresh = !c->used;
         if (waited > (fresh ? cfg->header_timeout_ms : cfg->idle_timeout_ms) ||

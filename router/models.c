@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { CONTEXT_DEFAULT_MAX = 4096 /* when the deployment names none, as the engine does */ };
-
 static int build_text(struct model *m, const struct model_meta *meta, struct err *e)
 {
     int rc = tokenizer_create(&m->tokenizer, &meta->tok, e);
@@ -40,10 +38,7 @@ int model_build(struct model **out, const struct msg_model *msg, uint64_t create
     char hex[11];
     hex_encode(m->digest, 5, hex);
     snprintf(m->fingerprint, sizeof m->fingerprint, "fp_%s", hex);
-    m->n_ctx = msg->n_ctx;
-    if (!m->n_ctx)
-        m->n_ctx =
-            meta.params.n_ctx < CONTEXT_DEFAULT_MAX ? meta.params.n_ctx : CONTEXT_DEFAULT_MAX;
+    m->n_ctx = msg->n_ctx ? msg->n_ctx : meta_context_default(&meta.params);
     rc = build_text(m, &meta, e);
     meta_fini(&meta);
     if (rc) {

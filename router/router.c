@@ -11,6 +11,7 @@
 
 enum {
     DEFAULT_BODY_BYTES = 8 << 20,
+    DEFAULT_BODIES_BYTES = 1 << 30,
     DEFAULT_CONNECTIONS = 4096,
     DEFAULT_HEADER_MS = 15000,
     DEFAULT_IDLE_MS = 75000,
@@ -254,6 +255,10 @@ int router_create(struct router **out, uv_loop_t *loop, const struct router_conf
     random_bytes(&r->random, sizeof r->random);
     or_default(&r->config.max_body_bytes, DEFAULT_BODY_BYTES);
     or_default(&r->config.max_connections, DEFAULT_CONNECTIONS);
+    if (!r->config.max_bodies_bytes)
+        r->config.max_bodies_bytes = DEFAULT_BODIES_BYTES;
+    if (r->config.max_bodies_bytes < r->config.max_body_bytes)
+        r->config.max_bodies_bytes = r->config.max_body_bytes;
     or_default(&r->config.header_timeout_ms, DEFAULT_HEADER_MS);
     or_default(&r->config.idle_timeout_ms, DEFAULT_IDLE_MS);
     or_default(&r->config.request_timeout_ms, DEFAULT_REQUEST_MS);
@@ -262,6 +267,7 @@ int router_create(struct router **out, uv_loop_t *loop, const struct router_conf
         .listen = c->listen ? c->listen : "0.0.0.0",
         .port = c->port,
         .max_body_bytes = r->config.max_body_bytes,
+        .max_bodies_bytes = r->config.max_bodies_bytes,
         .max_connections = r->config.max_connections,
         .header_timeout_ms = r->config.header_timeout_ms,
         .idle_timeout_ms = r->config.idle_timeout_ms,

@@ -21,6 +21,7 @@ struct router_config {
     uint32_t member;    /* this router's member id and incarnation: names its attempts */
     uint64_t incarnation;
     uint32_t max_body_bytes, max_connections;
+    uint64_t max_bodies_bytes; /* of all requests that are under way */
     uint32_t header_timeout_ms, idle_timeout_ms, request_timeout_ms;
     uint32_t suspect_ms; /* a worker silent for so long gets no new requests */
 };

@@ -272,7 +272,7 @@ static bool row_refused(const struct table *t, const struct table_row *r)
 }
 
 static bool row_can_take(const struct table *t, const struct table_row *r, uint32_t deployment,
-                         const uint32_t *avoid, uint32_t n_avoid, uint64_t now_us)
+                         uint64_t now_us)
 {
     if (r->load.deployment != deployment || row_refused(t, r) || !row_is_live(t, r, now_us))
         return false;
@@ -280,12 +280,7 @@ static bool row_can_take(const struct table *t, const struct table_row *r, uint3
     int64_t used = (int64_t)r->load.n_active + r->load.n_queued + since;
     if (used < r->own_n) /* the report may be older than our latest submits */
         used = r->own_n;
-    if (used >= r->load.n_slots)
-        return false;
-    for (uint32_t i = 0; i < n_avoid; i++)
-        if (avoid[i] == r->load.replica)
-            return false;
-    return true;
+    return used < r->load.n_slots;
 }
 
 static int64_t row_budget(const struct table_row *r)
@@ -305,8 +300,7 @@ static bool row_is_better(const struct table_row *a, const struct table_row *b)
     return a->load.replica < b->load.replica;
 }
 
-bool table_pick(struct table *t, uint32_t deployment, const uint32_t *avoid, uint32_t n_avoid,
-                uint64_t now_us, struct table_pick *out)
+bool table_pick(struct table *t, uint32_t deployment, uint64_t now_us, struct table_pick *out)
 {
     const struct table_row *best = NULL;
     uint32_t n_found = 0;
@@ -316,7 +310,7 @@ bool table_pick(struct table *t, uint32_t deployment, const uint32_t *avoid, uin
      * start. */
     for (uint32_t k = 0; k < PROBES && n_found < TABLE_SAMPLES; k++) {
         const struct table_row *r = &t->rows[draw(t, t->n_rows)];
-        if (!row_can_take(t, r, deployment, avoid, n_avoid, now_us))
+        if (!row_can_take(t, r, deployment, now_us))
             continue;
         n_found++;
         if (!best || row_is_better(r, best))
@@ -325,7 +319,7 @@ bool table_pick(struct table *t, uint32_t deployment, const uint32_t *avoid, uin
     uint32_t from = n_found < TABLE_SAMPLES ? draw(t, t->n_rows) : 0;
     for (uint32_t k = 0; k < t->n_rows && n_found < TABLE_SAMPLES; k++) {
         const struct table_row *r = &t->rows[(from + k) % t->n_rows];
-        if (!row_can_take(t, r, deployment, avoid, n_avoid, now_us))
+        if (!row_can_take(t, r, deployment, now_us))
             continue;
         n_found++;
         if (!best || row_is_better(r, best))
@@ -364,6 +358,7 @@ void table_release(struct table *t, const struct table_pick *p, uint32_t tokens)
     if (!r || !r->own_n)
         return;
     r->own_n--;
+    r->refused = false; /* a place is free again */
     r->own_tokens -= tokens < r->own_tokens ? tokens : r->own_tokens;
 }
 

@@ -66,9 +66,8 @@ struct table_pick {
     uint64_t epoch;
     uint32_t incarnation;
 };
-/* avoid[n_avoid]: replicas that refused this request. false: none can take it now. */
-bool table_pick(struct table *t, uint32_t deployment, const uint32_t *avoid, uint32_t n_avoid,
-                uint64_t now_us, struct table_pick *out);
+/* false: none can take a request now. */
+bool table_pick(struct table *t, uint32_t deployment, uint64_t now_us, struct table_pick *out);
 /* An attempt of `tokens` (prompt and expected output) went to p / ended. A row that has changed
  * since is left alone. */
 void table_commit(struct table *t, const struct table_pick *p, uint32_t tokens);

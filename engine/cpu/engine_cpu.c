@@ -18,7 +18,6 @@
 #include "model/image.h"
 
 enum {
-    DEFAULT_MAX_CTX = 4096,
     /* A step's prefill share: large enough that unpacking a weight row is paid once for many rows, small enough that streams
      * beside a long prompt wait about a tenth of a second for their next token. */
     DEFAULT_CHUNK = 32,
@@ -71,7 +70,7 @@ static int context_choose(const struct engine_config *c, const struct model_para
                           struct err *e)
 {
     uint32_t most = p->n_ctx < MSG_MAX_TOKENS ? p->n_ctx : MSG_MAX_TOKENS;
-    *n = c->n_ctx ? c->n_ctx : (most < DEFAULT_MAX_CTX ? most : DEFAULT_MAX_CTX);
+    *n = c->n_ctx ? c->n_ctx : meta_context_default(p);
     if (*n < 2 || *n > most)
         return err_set(e, ERR_CONFIG, "context: %u tokens, the model was made for 2 to %u", *n,
                        most);

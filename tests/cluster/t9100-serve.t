@@ -44,12 +44,13 @@ got=$(api "$job" "$second" /v1/chat/completions -d "$(jq -cn --arg m "$MODEL_NAM
     jq -r '.choices[0].message.content' | head -1)
 is "$got" "$want" "the other router gives the golden answer"
 
-# the same text alone, streamed, and eight at once
+# the same text alone and eight at once, through both routers
 text="Tell me about the sea."
-alone=$(chat "$job" 0 "$text" 24 | jq -r '.choices[0].message.content')
+chat "$job" 0 "$text" 24 | jq -r '.choices[0].message.content' >"$HOME_DIR/a0"
 for i in 1 2 3 4 5 6 7 8; do chat "$job" $((i % 2)) "$text" 24 | jq -r '.choices[0].message.content' >"$HOME_DIR/a$i" & done
 wait
-is "$(cat "$HOME_DIR"/a[1-8] | sort -u)" "$(echo "$alone" | sort -u)" "eight at once give the same text as one alone"
+[ -s "$HOME_DIR/a0" ] && is "$(for i in 1 2 3 4 5 6 7 8; do cmp "$HOME_DIR/a0" "$HOME_DIR/a$i" 2>&1; done)" "" \
+    "eight at once give the same text as one alone"
 
 is "$(api "$job" 0 /v1/models | jq -r '.data[0].id')" "$MODEL_NAME" "/v1/models names the model"
 is "$(login curl -s -o /dev/null -w '%{http_code}' "$base/health/live")" 200 "/health/live needs no key"

@@ -71,6 +71,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if last == "refuse":
             self.answer(400, {"error": {"message": "prompt has 9 tokens,\nthe context 8"}})
             return
+        if last == "long" and sum(m["role"] != "system" for m in messages) > 3 or last == "too long":
+            self.answer(400, {"error": {"message": "the context is 8", "code": "context_length_exceeded"}})
+            return
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Transfer-Encoding", "chunked")
@@ -91,7 +94,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.chunk(b'data: {"error": {"message": "the node went away"}}\n\n')
                 return
             elif last == "cut":  # events cut at awkward places
-                whole = b'data: {"choices":[{"delta":{"content":"gr\xc3\xbc\xc3\x9fe \\u001b[2J"}}]}\r\n\r\ndata: [DONE]\n\n'
+                whole = b'data: {"choices":[{"delta":{"content":"gr\xc3\xbc\xc3\x9fe \\u001b[2J \\u009b2J \\u007f"}}]}\r\n\r\ndata: [DONE]\n\n'
                 for i in range(len(whole)):
                     self.chunk(whole[i:i + 1])
                 self.chunk(b"")

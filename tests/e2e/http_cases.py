@@ -82,6 +82,8 @@ CASES = [
      False),
     ("chunk with extension and trailer", raw_post("Transfer-Encoding: chunked\r\n", b"%x;a=b\r\n%s\r\n0\r\nT: v\r\n\r\n" %
                                                    (len(GOOD), GOOD)), 200, None, False),
+    ("junk behind a chunk", raw_post("Transfer-Encoding: chunked\r\n", b"%x\r\n%sXX0\r\n\r\n" % (len(GOOD), GOOD)), 400,
+     None, True),
     ("chunk size that is none", raw_post("Transfer-Encoding: chunked\r\n", b"zz\r\n"), 400, None, True),
     ("length and chunked", raw_post("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", chunked(b"hello")), 400,
      None, True),
@@ -285,6 +287,44 @@ def short_body(host):
         assert w.answer().status == 400
 
 
+def dripping_refused_body(host):
+    """A refused request's body may not hold the connection for long either."""
+    with Wire(host) as w:
+        w.sock.settimeout(0.1)
+        w.send(request("POST", COMP, key="wrong").replace(b"\r\n\r\n", b"\r\nContent-Length: 60000\r\n\r\n"))
+        assert w.answer().status == 401
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            try:
+                w.send(b"x")
+                if not w.fill():
+                    return
+            except socket.timeout:
+                pass
+            except OSError:
+                return
+        raise AssertionError("still open")
+
+
+def bodies_budget(host):
+    """Half-sent bodies of many connections do not fill the memory; those within the budget are not hurt."""
+    first, second, third = Wire(host), Wire(host), Wire(host)
+    head = raw_post(f"Content-Length: {MAX_BODY}\r\n")
+    for w in (first, second):
+        w.send(head + b" " * (MAX_BODY - len(GOOD)))
+    time.sleep(0.2)
+    third.send(head + b" " * (MAX_BODY - len(GOOD)))
+    a = third.answer()
+    assert a.status == 503 and a.headers["retry-after"] and a.headers["connection"] == "close", a.status
+    for w in (first, second):
+        w.send(GOOD)
+        assert w.answer().status == 200
+    for w in (first, second, third):
+        w.close()
+    for _ in range(8):  # what was held is given back
+        assert post(host, COMP, b" " * (MAX_BODY - len(GOOD)) + GOOD).status == 200
+
+
 def long_body(host):
     """More than announced: the rest is the next request, which is none."""
     with Wire(host) as w:
@@ -465,9 +505,13 @@ def main():
         tap.run("drain lets streams end", drain, host)
     with Host("--fake", "--header-ms", str(HEADER_MS), "--idle-ms", "6000") as host:
         host.wait_ready()
-        for fn in (slow_head, dripping_head, silent_connection, short_body, idle_keep_alive):
+        for fn in (slow_head, dripping_head, dripping_refused_body, silent_connection, short_body, idle_keep_alive):
             tap.run(fn.__name__, fn, host)
         tap.ok(host.stop() == 0, "leaves with 0 after time-outs")
+    with Host("--fake", "--body-max", str(MAX_BODY), "--bodies-max", str(5 * MAX_BODY // 2)) as host:
+        host.wait_ready()
+        tap.run("bodies_budget", bodies_budget, host)
+        tap.ok(host.stop() == 0, "leaves with 0 after bodies in excess")
     with Host("--fake", "--connections", "20") as host:
         wait_until(lambda: try_get(host), "up")
         tap.run("too many connections", too_many_connections, host)

@@ -208,33 +208,65 @@ def not_ready():
         assert e.status_code == 503 and e.response.headers["retry-after"] and e.body["progress"]
 
 
-def real_model():
-    """The weights themselves: golden greedy text, streamed and whole, and the same in a batch."""
-    case = next(g for g in golden() if g["id"] == "chat_hello")
-    cut = case["text"].split("<|im_end|>")[0]
-    with tempfile.TemporaryDirectory() as cache, \
-            Host("--model", MODEL_FILE, "--cache", cache, "--name", "smol", "--threads", "2") as host:
+def one_step_to_leave():
+    """When the client has left, no step but the one under way works on its request."""
+    step_us = 400_000
+    with Host("--fake", "--model", MODEL_FILE, "--name", "smol", "--ctx", str(CTX), "--step-us", str(step_us)) as host:
         host.wait_ready()
-        c = client(host)
-        texts = [None] * 4
+        stream = ask(client(host), "x " * 100, stream=True, max_tokens=300, extra_body={"ignore_eos": True})
+        next(iter(stream))
 
-        def one(i):
-            kw = dict(model="smol", messages=case["messages"], temperature=0, max_tokens=48)
-            if i % 2:
-                texts[i] = collect(c.chat.completions.create(stream=True, **kw))[0]
-            else:
-                texts[i] = c.chat.completions.create(**kw).choices[0].message.content
+        def load():
+            return host.health()["replicas"][0]["load"]
 
-        one(0)
-        threads = [threading.Thread(target=one, args=(i,)) for i in range(1, 4)]
-        for t in threads:
-            t.start()
-        for t in threads:
-            t.join()
-        assert len(set(texts)) == 1, texts
-        same = os.path.commonprefix([texts[0], cut])
-        assert len(same) >= 12, (texts[0], cut)  # kernels may part from the F32 run where two tokens are close
+        stream.close()
+        wait_until(lambda: host.health()["counters"]["canceled"] == 1, "the router has seen it")
+        before = load()["n_tokens"]  # as of the last heartbeat: one step may have ended since
+        wait_until(lambda: load()["active"] == 0, "the engine has stopped")
+        assert load()["n_tokens"] <= before + 1, (before, load())
         assert host.stop() == 0
+
+
+def ways_to_ask(c, messages):
+    """Greedy and drawn, whole and streamed: [(name, a function that returns the text)]."""
+    def whole_text(kw):
+        return c.chat.completions.create(model="smol", messages=messages, max_tokens=32, **kw).choices[0].message.content
+
+    def streamed_text(kw):
+        return collect(c.chat.completions.create(model="smol", messages=messages, max_tokens=32, stream=True, **kw))[0]
+
+    greedy, drawn = {"temperature": 0}, {"temperature": 0.9, "top_p": 0.95, "seed": 11, "extra_body": {"top_k": 40}}
+    return [(name, lambda fn=fn, kw=kw: fn(kw)) for name, kw in (("greedy", greedy), ("drawn", drawn))
+            for fn in (whole_text, streamed_text)]
+
+
+def real_model():
+    """The weights themselves. One answer, byte for byte: alone, in a batch of 8, streamed or not, with 1 or 2 threads."""
+    case = next(g for g in golden() if g["id"] == "chat_hello")
+    texts = {"greedy": set(), "drawn": set()}
+    with tempfile.TemporaryDirectory() as cache:
+        for n_threads in (1, 2):
+            with Host("--model", MODEL_FILE, "--cache", cache, "--name", "smol", "--threads", str(n_threads)) as host:
+                host.wait_ready()
+                ways = ways_to_ask(client(host), case["messages"])
+                for name, fn in ways:  # alone
+                    texts[name].add(fn())
+                seen, most = [], 0
+                threads = [threading.Thread(target=lambda n=name, f=fn: seen.append((n, f()))) for name, fn in 2 * ways]
+                for t in threads:
+                    t.start()
+                while any(t.is_alive() for t in threads):
+                    most = max(most, host.health()["replicas"][0]["load"]["active"])
+                    threads[0].join(0.02)
+                for name, text in seen:
+                    texts[name].add(text)
+                assert len(seen) == 8 and most == 8, (len(seen), most, "the eight were not one batch")
+                assert host.stop() == 0
+    assert all(len(t) == 1 for t in texts.values()), texts
+    greedy, cut = texts["greedy"].pop(), case["text"].split("<|im_end|>")[0]
+    assert greedy != texts["drawn"].pop()
+    same = os.path.commonprefix([greedy, cut])
+    assert len(same) >= 12, (greedy, cut)  # kernels may part from the F32 run where two tokens are close
 
 
 def main():
@@ -249,6 +281,7 @@ def main():
             tap.run(fn.__name__, fn, c, host)
         tap.ok(host.stop() == 0, "leaves with 0 and nothing leaked")
     tap.run("not_ready", not_ready)
+    tap.run("one_step_to_leave", one_step_to_leave)
     if "/release/" in os.environ.get("EXASERVE_BIN", "build/release/bin") + "/":
         tap.run("real_model", real_model)  # sanitizer builds of the kernels are far too slow
     tap.done()

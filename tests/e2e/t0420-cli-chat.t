@@ -56,7 +56,13 @@ say 'one\n/quit\ntwo\n'
 is "$out" "u: you said one" "/quit ends"
 say 'cut\n'
 is "$(head -c 7 <<<"$out")" "grüße" "events may be cut anywhere"
-unlike "$out" $'\e' "an answer does not steer the terminal"
+unlike "$out" $'\e|\xc2\x9b|\x7f' "an answer does not steer the terminal"
+say 'one\ntwo\nthree\nlong\nlast\n' --system S
+is "$code/$(tail -2 <<<"$out")" "0/suau: you said long
+suauau: you said last" "a conversation longer than the context loses its oldest turns"
+is "$(grep -c "no longer fit the model's context" "$W/err")" 1 "and says so"
+say 'one\ntoo long\n'
+is "$code/$err" "4/exaserve chat: the service refused (400): the context is 8" "a question that alone is too long: the reason"
 say 'refuse\nnext\n'
 is "$code/$out" 4/ "a refused prompt: 4"
 is "$err" "exaserve chat: the service refused (400): prompt has 9 tokens, the context 8" "with the service's sentence"
@@ -67,6 +73,10 @@ say 'break\n'
 is "$code/$out" 2/half "a connection that breaks: 2"
 printf '\xff\xfe\n' | "$EXA" chat run-1 >"$W/out" 2>"$W/err"
 is $? 4 "a line that is not UTF-8: 4"
+
+{ yes slow | timeout 30 "$EXA" chat run-1 2>"$W/err"; echo $? >"$W/code"; } | head -c 5 >"$W/out"
+is "$(cat "$W/out")/$(cat "$W/code")" tick0/1 "a reader that leaves ends the answer and the program"
+is "$(cat "$W/err")" "exaserve: cannot write to standard output" "and it is said once"
 
 a=$url
 stub b "$W/never"
@@ -80,7 +90,7 @@ like "$err" 'refused \(503\): draining' "with its reason"
 job local run-1 READY http://127.0.0.1:1 "$a"
 
 # --- Ctrl-C
-before=$(grep -c left "$W/a.log")
+before=$(grep -c 'left slow' "$W/a.log")
 mkfifo "$W/in"
 timeout 60 "$EXA" chat run-1 <"$W/in" >"$W/out" 2>"$W/err" & pid=$!; started+=($pid)
 exec 9>"$W/in"
@@ -89,7 +99,6 @@ until_true 30 grep -q tick3 "$W/out"; ok $? "a long answer is shown while it com
 child=$(pgrep -P $pid) # the command itself, below timeout
 kill -INT "$child"
 until_true 30 grep -q '(stopped)' "$W/err"; ok $? "Ctrl-C stops the answer"
-until_true 30 test "$(grep -c left "$W/a.log")" -ge 0
 stopped() { [ "$(grep -c 'left slow' "$W/a.log")" -gt "$before" ]; }
 until_true 30 stopped; ok $? "the request is closed"
 echo after >&9

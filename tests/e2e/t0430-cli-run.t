@@ -141,6 +141,15 @@ unlike "$err" 'kept for you' "no folder is named that is not there"
 (cd "$W" && EXASERVE_CACHE=here "$EXA" run "$model" >run.out 2>run.err </dev/null) & pid=$!; started+=($pid)
 ready; ok $? "a relative EXASERVE_CACHE" "$(cat "$W/run.err")"
 kill -INT "$(pgrep -P $pid -f "exaserve run" | head -1)"; wait $pid
+# a port that is taken is said before anything starts
+start python3 -c 'import socket, sys, time
+s = socket.socket(); s.bind(("127.0.0.1", 0)); s.listen()
+print(s.getsockname()[1], flush=True); time.sleep(600)' >"$W/taken"
+until_true 30 test -s "$W/taken"
+exa run "$model" --port "$(cat "$W/taken")"
+is "$code/$err" "4/exaserve run: cannot listen on 127.0.0.1 port $(cat "$W/taken"): Address already in use" "a port that is taken: 4, at once"
+exa run "$model" --listen 192.0.2.1
+is "$code/$err" "4/exaserve run: cannot listen on 192.0.2.1 port 0: Cannot assign requested address" "an address of another machine: 4"
 
 # a damaged pack in the cache is made again
 pack=$(ls "$EXASERVE_CACHE"/packs/*)

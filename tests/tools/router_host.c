@@ -392,13 +392,13 @@ static uint32_t number(const char *s)
 static void parse_options(struct host *h, int argc, char **argv)
 {
     static const struct option OPTIONS[] = {
-        {"fake", 0, NULL, 'f'},       {"model", 1, NULL, 'm'},    {"cache", 1, NULL, 'c'},
-        {"port", 1, NULL, 'p'},       {"key", 1, NULL, 'k'},      {"state", 1, NULL, 's'},
-        {"ctx", 1, NULL, 'x'},        {"slots", 1, NULL, 'n'},    {"threads", 1, NULL, 't'},
-        {"step-us", 1, NULL, 'u'},    {"body-max", 1, NULL, 'b'}, {"connections", 1, NULL, 'C'},
-        {"header-ms", 1, NULL, 'H'},  {"idle-ms", 1, NULL, 'I'},  {"request-ms", 1, NULL, 'R'},
-        {"suspect-ms", 1, NULL, 'S'}, {"grace-ms", 1, NULL, 'g'}, {"name", 1, NULL, 'N'},
-        {NULL, 0, NULL, 0},
+        {"fake", 0, NULL, 'f'},       {"model", 1, NULL, 'm'},      {"cache", 1, NULL, 'c'},
+        {"port", 1, NULL, 'p'},       {"key", 1, NULL, 'k'},        {"state", 1, NULL, 's'},
+        {"ctx", 1, NULL, 'x'},        {"slots", 1, NULL, 'n'},      {"threads", 1, NULL, 't'},
+        {"step-us", 1, NULL, 'u'},    {"body-max", 1, NULL, 'b'},   {"connections", 1, NULL, 'C'},
+        {"header-ms", 1, NULL, 'H'},  {"bodies-max", 1, NULL, 'B'}, {"idle-ms", 1, NULL, 'I'},
+        {"request-ms", 1, NULL, 'R'}, {"suspect-ms", 1, NULL, 'S'}, {"grace-ms", 1, NULL, 'g'},
+        {"name", 1, NULL, 'N'},       {NULL, 0, NULL, 0},
     };
     for (int c; (c = getopt_long(argc, argv, "", OPTIONS, NULL)) != -1;) {
         switch (c) {
@@ -434,6 +434,9 @@ static void parse_options(struct host *h, int argc, char **argv)
             break;
         case 'b':
             h->config.max_body_bytes = number(optarg);
+            break;
+        case 'B':
+            h->config.max_bodies_bytes = number(optarg);
             break;
         case 'C':
             h->config.max_connections = number(optarg);

@@ -1,6 +1,10 @@
 /* engine_cpu_test.c - what the engine does besides computing: refusals, ends, cancels, deadlines, replaced attempts, bad models. */
 #include "engine_support.h"
 
+#include <math.h>
+
+#include "engine/model_llama.h"
+
 static char tiny_path[4096];
 
 static int make_tiny(void **state)
@@ -125,6 +129,51 @@ static void test_wrong_tensors_are_refused_by_name(void **state)
                  "token_embd.weight: expected 97 rows of 64, found 48 of 64");
     refuse_model(&(struct tiny){.type = TENSOR_F16, .extra = "blk.0.attn_q.bias"},
                  "blk.0.attn_q.bias");
+}
+
+static void test_odd_shapes_are_refused_with_their_numbers(void **state)
+{
+    const struct model_params good = {.arch = "llama",
+                                      .n_layers = 2,
+                                      .n_embd = 64,
+                                      .n_ff = 96,
+                                      .n_heads = 4,
+                                      .n_kv_heads = 2,
+                                      .head_dim = 16,
+                                      .rope_dim = 16,
+                                      .n_ctx = 256,
+                                      .n_vocab = 97,
+                                      .rope_base = 10000,
+                                      .norm_eps = 1e-5f};
+    struct model_params p = good;
+    struct err e = ERR_INIT;
+    MUST(llama_check(&p, &e), e);
+#define REFUSED(field, value, expect)                                                              \
+    do {                                                                                           \
+        p = good;                                                                                  \
+        p.field = value;                                                                           \
+        assert_int_equal(llama_check(&p, &e), ERR_FORMAT);                                         \
+        if (!strstr(e.text, expect))                                                               \
+            fail_msg("\"%s\" does not name %s", e.text, expect);                                   \
+    } while (0)
+    REFUSED(n_heads, 5, "5 heads cannot share 2 kv heads");
+    REFUSED(n_heads, 0, "0 heads");
+    REFUSED(n_heads, 130, "130 heads cannot share 2");
+    REFUSED(n_kv_heads, 8, "4 heads cannot share 8 kv heads");
+    REFUSED(n_kv_heads, 0, "0 kv heads");
+    REFUSED(n_embd, 60, "widths 60 and 96");
+    REFUSED(n_ff, 0, "widths 64 and 0");
+    REFUSED(head_dim, 12, "head size 12");
+    REFUSED(head_dim, 512, "head size 512");
+    REFUSED(rope_dim, 15, "rotary size 15");
+    REFUSED(rope_dim, 32, "rotary size 32: expected an even number up to 16");
+    REFUSED(rope_dim, 0, "rotary size 0");
+    REFUSED(rope_base, NAN, "rotary base");
+    REFUSED(rope_base, INFINITY, "rotary base");
+    REFUSED(norm_eps, 0, "norm epsilon 0");
+    REFUSED(n_layers, 1025, "1025 layers");
+    REFUSED(n_vocab, 0, "0 tokens");
+#undef REFUSED
 }
 
 /* --- ends ------------------------------------------------------------------------------------------------ */
@@ -421,6 +470,7 @@ int main(void)
         cmocka_unit_test(test_configurations_are_refused_by_name),
         cmocka_unit_test(test_memory_is_asked_for_before_it_is_taken),
         cmocka_unit_test(test_wrong_tensors_are_refused_by_name),
+        cmocka_unit_test(test_odd_shapes_are_refused_with_their_numbers),
         cmocka_unit_test(test_length_stop_and_context_end_a_request),
         cmocka_unit_test(test_a_full_log_ends_at_once),
         cmocka_unit_test(test_cancel_takes_one_step),

@@ -129,6 +129,32 @@ static void test_matmul(void **state)
     }
 }
 
+/* Widths that are whole vectors but no whole blocks, and fewer rows than a tile: nothing is read or written beside them. */
+static void test_matmul_of_odd_shapes(void **state)
+{
+    const struct kernels *fast;
+    if (!support_avx2() || kernels_find(&fast, "avx2", NULL))
+        skip();
+    for (uint32_t cols = 8; cols <= 72; cols += 16)
+        for (uint32_t rows = 1; rows <= 6; rows++) {
+            float *w = malloc(4 * rows * cols), *x = malloc(4 * 2 * cols);
+            float *scratch = malloc(4 * 4 * cols), *want = malloc(4 * 2 * rows),
+                  *got = malloc(4 * 2 * rows);
+            random_floats(w, rows * cols, rows);
+            random_floats(x, 2 * cols, cols);
+            memset(scratch, 0, 4 * 4 * cols);
+            struct weight m = {w, TENSOR_F32, rows, cols, 4 * cols};
+            KERNELS_REF.matmul(want, rows, &m, 0, rows, x, cols, 2, scratch);
+            fast->matmul(got, rows, &m, 0, rows, x, cols, 2, scratch);
+            assert_true(distance(got, want, 2 * rows) < BOUND);
+            free(w);
+            free(x);
+            free(scratch);
+            free(want);
+            free(got);
+        }
+}
+
 static void test_reference_matmul_by_hand(void **state)
 {
     float w[2 * 8], x[8], y[2], scratch[4 * 8] = {0};
@@ -230,6 +256,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_half_floats_are_exact),
         cmocka_unit_test(test_blocks_unpack_as_described),
+        cmocka_unit_test(test_matmul_of_odd_shapes),
         cmocka_unit_test(test_reference_matmul_by_hand),
         cmocka_unit_test(test_matmul),
         cmocka_unit_test(test_norm_silu_add),

@@ -414,6 +414,33 @@ static void test_refused_goes_elsewhere(void **state)
     stop();
 }
 
+/* Another router took the last place of the only replica: as soon as that one reports again, or ends one of ours, it is
+ * asked again. */
+static void test_refused_by_the_only_replica(void **state)
+{
+    start((struct router_config){0});
+    ready(7, 2);
+    client_open(&c, ask(false));
+    TURN_UNTIL(w.n_sent == 1);
+    client_open(&d, ask(false));
+    TURN_UNTIL(w.n_sent == 2);
+    step(&w.sent[1], 0, "", FINISH_REFUSED);
+    assert_int_equal(w.n_sent, 2);
+    assert_int_equal(w.router->n_waiting, 1);
+    ready(7, 2);
+    assert_int_equal(w.n_sent, 3);
+    step(&w.sent[2], 0, "", FINISH_REFUSED);
+    assert_int_equal(w.n_sent, 3);
+    step(&w.sent[0], 0, "first$", FINISH_STOP);
+    assert_int_equal(w.n_sent, 4);
+    step(&w.sent[3], 0, "second$", FINISH_STOP);
+    EXPECT(&c, "first");
+    EXPECT(&d, "second");
+    close(c.fd);
+    close(d.fd);
+    stop();
+}
+
 static void test_waits_for_a_place(void **state)
 {
     start((struct router_config){0});
@@ -720,6 +747,7 @@ int main(void)
         cmocka_unit_test(test_client_leaves),
         cmocka_unit_test(test_foreign_and_late_entries),
         cmocka_unit_test(test_refused_goes_elsewhere),
+        cmocka_unit_test(test_refused_by_the_only_replica),
         cmocka_unit_test(test_waits_for_a_place),
         cmocka_unit_test(test_losses),
         cmocka_unit_test(test_not_ready),

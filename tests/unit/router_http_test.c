@@ -177,6 +177,14 @@ static void test_refused(void **state)
         BAD("POST / HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
         BAD("POST / HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n-1\r\n", 400),
         BAD("POST / HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n11111111111111111\r\n", 400),
+        /* what follows a chunk is CR LF, not just any two bytes */
+        BAD("POST / HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n2\r\nabXX0\r\n\r\n", 400),
+        BAD("POST / HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n2\r\nab\n\n0\r\n\r\n", 400),
+        BAD("POST / HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n2\rXab\r\n0\r\n\r\n", 400),
+        BAD("POST / HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n0\rX\r\n", 400),
+        BAD("POST / HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n0\r\n\rX", 400),
+        BAD("POST / HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n0\r\nA: b\rXC: d\r\n\r\n",
+            400),
     };
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++)
         check(&CASES[i]);

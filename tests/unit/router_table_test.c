@@ -50,7 +50,7 @@ static void on_lost(void *ctx, const struct table_lost *l)
 
 static bool pick(struct table *t, uint64_t now_us, struct table_pick *p)
 {
-    return table_pick(t, 0, NULL, 0, now_us, p);
+    return table_pick(t, 0, now_us, p);
 }
 
 static void test_empty(void **state)
@@ -99,7 +99,7 @@ static void test_other_deployment(void **state)
     add(h, 0, 1)->deployment = 5;
     table_on_heartbeat(t, h, true, 0, NULL, NULL);
     assert_false(pick(t, 0, &p));
-    assert_true(table_pick(t, 5, NULL, 0, 0, &p));
+    assert_true(table_pick(t, 5, 0, &p));
     assert_int_equal(p.deployment, 5);
     table_destroy(t);
 }
@@ -254,7 +254,7 @@ static void test_stale_release_is_ignored(void **state)
     table_destroy(t);
 }
 
-static void test_refused_and_avoid(void **state)
+static void test_refused_and_unreachable(void **state)
 {
     struct table *t = make(1);
     struct table_pick p;
@@ -262,17 +262,23 @@ static void test_refused_and_avoid(void **state)
     add(h, 0, 1);
     add(h, 1, 1);
     table_on_heartbeat(t, h, true, 0, NULL, NULL);
-    uint32_t avoid[] = {0};
-    for (int i = 0; i < 50; i++) {
-        assert_true(table_pick(t, 0, avoid, 1, 0, &p));
-        assert_int_equal(p.replica, 1);
-    }
-    table_on_refused(t, &p);
-    assert_false(table_pick(t, 0, avoid, 1, 0, &p));
+    struct table_pick q;
     assert_true(pick(t, 0, &p));
-    assert_int_equal(p.replica, 0);
+    table_on_refused(t, &p);
+    for (int i = 0; i < 50; i++) {
+        assert_true(pick(t, 0, &q));
+        assert_int_not_equal(q.replica, p.replica);
+    }
+    table_commit(t, &q, 10);
+    table_on_refused(t, &q);
+    assert_false(pick(t, 0, &q));
+    table_release(t, &q, 10); /* one of ours ended there */
+    assert_true(pick(t, 0, &p));
+    assert_int_equal(p.replica, q.replica);
+    table_on_refused(t, &p);
+    assert_false(pick(t, 0, &p));
     table_on_heartbeat(t, beat(7, 2), false, 0, NULL, NULL); /* next news: ask again */
-    assert_true(table_pick(t, 0, avoid, 1, 0, &p));
+    assert_true(pick(t, 0, &p));
     table_on_unreachable(t, 7, 1000000);
     assert_false(pick(t, 1000001, &p));
     assert_int_equal(table_n_live(t, 0, 1000001), 0);
@@ -377,7 +383,7 @@ int main(void)
         cmocka_unit_test(test_old_heartbeats),
         cmocka_unit_test(test_slots_fill_and_free),
         cmocka_unit_test(test_stale_release_is_ignored),
-        cmocka_unit_test(test_refused_and_avoid),
+        cmocka_unit_test(test_refused_and_unreachable),
         cmocka_unit_test(test_budget_decides),
         cmocka_unit_test(test_spread),
         cmocka_unit_test(test_same_seed_same_picks),
