@@ -281,6 +281,15 @@ int check_whole(const struct config *c, const struct scan *s, const char *file, 
     return 0;
 }
 
+/* What mpi/layout.c will ask for: one node for the scheduler, as many as there are routers or standbys, one to serve. */
+static uint32_t dedicated_nodes(const struct config *c, uint32_t nodes)
+{
+    enum { BIG = 64 };
+    uint32_t routers = c->routers ? c->routers : 2 + nodes / BIG;
+    uint32_t standbys = !c->standbys || nodes < 3 ? 0 : nodes < BIG ? 2 : 4;
+    return 1 + (routers > standbys ? routers : standbys) + 1;
+}
+
 int check_nodes(const struct config *c, uint32_t nodes, const struct scan *s, const char *file,
                 struct err *e)
 {
@@ -288,10 +297,12 @@ int check_nodes(const struct config *c, uint32_t nodes, const struct scan *s, co
         return err_set(e, ERR_CONFIG,
                        "%s:%u: routers must not be more than the nodes (%u), and is %u", file,
                        line_of(s, "routers"), nodes, c->routers);
-    if (c->control == CONTROL_DEDICATED && nodes < 2)
+    uint32_t need = dedicated_nodes(c, nodes);
+    if (c->control == CONTROL_DEDICATED && nodes < need)
         return err_set(e, ERR_CONFIG,
-                       "%s:%u: control: dedicated needs at least 2 nodes, and has %u", file,
-                       line_of(s, "control"), nodes);
+                       "%s:%u: control: dedicated needs at least %u nodes for its scheduler, "
+                       "routers and standbys and one to serve, and has %u",
+                       file, line_of(s, "control"), need, nodes);
     for (unsigned i = 0; i < c->models_count; i++) {
         char path[SCAN_PATH_BYTES];
         snprintf(path, sizeof path, "models[%u].min_replicas", i);

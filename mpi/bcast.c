@@ -18,7 +18,7 @@ enum {
 };
 
 /* Until this node's part is over, something is stuck, or *stop. */
-static int drive(struct flow *f, const volatile int *stop, struct err *e)
+static int drive(struct flow *f, const _Atomic uint32_t *stop, struct err *e)
 {
     struct backoff pause = {.max_us = POLL_SLEEP_US};
     uint64_t moved_us = clock_now_us();
@@ -27,7 +27,7 @@ static int drive(struct flow *f, const volatile int *stop, struct err *e)
         int rc = flow_step(f, &moved, &done, e);
         if (rc || done)
             return rc;
-        if (stop && *stop)
+        if (round_is_stopped(f->r, stop))
             return err_set(e, ERR_CANCELED, "round %u was stopped", f->r->round);
         uint64_t now = clock_now_us();
         if (moved) {
@@ -58,16 +58,18 @@ static void linger(void)
 
 static int verdict(const struct flow *f, struct err *e)
 {
-    if (f->own.code)
-        return err_set(e, f->own.code, "round %u, rank %u: %s", f->r->round, f->w->rank,
-                       f->own.text);
+    /* The reader checked the hash: bytes that came wrong were spoiled on the way, another round may bring them whole. ERR_FORMAT would
+     * say that the pack itself is wrong. */
+    int own = f->own.code == ERR_FORMAT ? ERR_PEER : f->own.code;
+    if (own)
+        return err_set(e, own, "round %u, rank %u: %s", f->r->round, f->w->rank, f->own.text);
     if (f->failed.code)
         return err_set(e, f->failed.code, "round %u: %s", f->r->round, f->failed.text);
     return 0;
 }
 
 int bcast_round_run(struct world *w, const struct bcast_round *r, struct image_writer *writer,
-                    const volatile int *stop, struct bcast_stats *stats, struct err *e)
+                    const _Atomic uint32_t *stop, struct bcast_stats *stats, struct err *e)
 {
     struct bcast_round round = *r;
     struct bcast_stats ignored;
@@ -92,6 +94,7 @@ int bcast_round_run(struct world *w, const struct bcast_round *r, struct image_w
         if (rc == 0) {
             linger();
             rc = verdict(&f, e);
+            stats->mine = rc && (f.own.code || f.read_failed);
         }
         groups_fini(&g);
     }

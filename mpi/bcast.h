@@ -19,6 +19,8 @@
 #include "model/index.h"
 #include "mpi/world.h"
 
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { BCAST_BUFFERS = 4 };
@@ -37,8 +39,16 @@ struct bcast_round {
     const uint8_t *missing; /* bits of segments to send */
     uint64_t stall_us;      /* no progress for so long: give up (default 20 s) */
 };
+/* stop (NULL: never) is the last round that another thread has given up. The word may come when that round is over: later ones are not
+ * touched by it. */
+static inline bool round_is_stopped(const struct bcast_round *r, const _Atomic uint32_t *stop)
+{
+    return stop && *stop >= r->round;
+}
+
 struct bcast_stats {
     uint64_t bytes_read, bytes_received, us_total, us_read, us_wait, us_hash_write;
+    bool mine; /* what went wrong is this rank's own: its image, or what it should have read */
 };
 /* Boot, after world_warm_up and before world_detach, called by all of the members and nobody
  * else: make the communicators for rounds of just these members. Rounds of other members (after
@@ -46,8 +56,8 @@ struct bcast_stats {
 int bcast_prepare(struct world *w, const struct bcast_member *members, uint32_t n_members,
                   uint64_t timeout_us, struct err *e);
 /* writer (NULL: forward only): where this node keeps the image (segments it holds already are
- * not written again). Also an interrupt: *stop != 0 ends early. */
+ * not written again). stop: see round_is_stopped. */
 int bcast_round_run(struct world *w, const struct bcast_round *r, struct image_writer *writer,
-                    const volatile int *stop, struct bcast_stats *stats, struct err *e);
+                    const _Atomic uint32_t *stop, struct bcast_stats *stats, struct err *e);
 
 #endif

@@ -102,7 +102,7 @@ static bool fits(const struct round_comms *c, const struct bcast_round *r)
 }
 
 int groups_meet(struct groups *g, struct world *w, const struct bcast_round *r,
-                const volatile int *stop, struct err *e)
+                const _Atomic uint32_t *stop, struct err *e)
 {
     bool reuse = false;
     int rc = check_members(w, r->members, r->n_members, e);
@@ -152,7 +152,7 @@ static int make_comms(struct world *w, struct round_comms *c, const struct group
                       uint64_t timeout_us, struct err *e)
 {
     struct watchdog *dog = NULL;
-    int failed = watchdog_start(&dog, w, timeout_us, e);
+    int failed = watchdog_start(&dog, w, "making communicators", timeout_us, e);
     if (failed)
         return failed;
     int rc = make_comm(&g->mine, TAG_PREPARE_RACK, &c->mine);

@@ -36,7 +36,7 @@ struct round_comms {
 /* Meet all other members, and fill g. ERR_PEER names who did not come; ERR_PROTO: this is no
  * round. */
 int groups_meet(struct groups *g, struct world *w, const struct bcast_round *r,
-                const volatile int *stop, struct err *e);
+                const _Atomic uint32_t *stop, struct err *e);
 void groups_fini(struct groups *g);
 /* After a stuck collective: never used again and never freed, MPI may still work in them. */
 void comms_abandon(struct world *w);

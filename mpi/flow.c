@@ -138,6 +138,7 @@ static void note_failure(struct flow *f, uint32_t k, const struct trailer *t)
     uint32_t *at = &f->gave_up_at[flow_reader_of(f, k)];
     if (t->state == READ_GAVE_UP && k < *at)
         *at = k;
+    f->read_failed = f->read_failed || flow_is_own(f, k);
     if (k < f->failed_at) {
         f->failed_at = k;
         err_set(&f->failed, t->code < 0 ? t->code : ERR_PROTO, "%s", t->text);

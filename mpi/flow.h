@@ -37,6 +37,7 @@ struct flow {
     uint32_t failed_at; /* lowest place that could not be read; UINT32_MAX: none */
     struct err failed;  /* its error, the same on every participant */
     struct err own;     /* first error of this node's own image */
+    bool read_failed;   /* a place of this rank's own could not be read */
 };
 
 int flow_init(struct flow *f, struct world *w, const struct groups *g, const struct bcast_round *r,

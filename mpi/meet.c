@@ -149,7 +149,7 @@ static void tell_all(struct world *w, struct table *t, const struct bcast_round 
 }
 
 static int host(struct world *w, const struct bcast_round *r, struct table *t, bool has_comms,
-                const volatile int *stop, struct err *e)
+                const _Atomic uint32_t *stop, struct err *e)
 {
     uint64_t fingerprint = meet_fingerprint(r), until = clock_now_us() + r->stall_us;
     bool *came = calloc(t->n, sizeof *came);
@@ -159,7 +159,7 @@ static int host(struct world *w, const struct bcast_round *r, struct table *t, b
     for (uint32_t i = 1; i < t->n; i++)
         post_hello(t, r, i);
     struct backoff pause = {.max_us = MEET_SLEEP_US};
-    while (n_came < t->n && clock_now_us() < until && !(stop && *stop)) {
+    while (n_came < t->n && clock_now_us() < until && !round_is_stopped(r, stop)) {
         uint32_t before = n_came;
         take_hellos(t, r, fingerprint, came, &n_came);
         if (n_came == before)
@@ -173,7 +173,7 @@ static int host(struct world *w, const struct bcast_round *r, struct table *t, b
 }
 
 static int guest(struct world *w, const struct bcast_round *r, struct table *t, bool has_comms,
-                 const volatile int *stop, struct err *e)
+                 const _Atomic uint32_t *stop, struct err *e)
 {
     uint64_t fingerprint = meet_fingerprint(r);
     /* longer than the host: its verdict names who is really missing */
@@ -187,7 +187,7 @@ static int guest(struct world *w, const struct bcast_round *r, struct table *t, 
                        round_tag(r->round, TAG_VERDICT), MPI_COMM_WORLD, &t->requests[1]);
     struct backoff pause = {.max_us = MEET_SLEEP_US};
     while (rc == MPI_SUCCESS && clock_now_us() < until) {
-        if (stop && *stop)
+        if (round_is_stopped(r, stop))
             return err_set(e, ERR_CANCELED, "round %u was stopped", r->round);
         if (t->requests[0] != MPI_REQUEST_NULL)
             rc = MPI_Test(&t->requests[0], &flag, MPI_STATUS_IGNORE);
@@ -221,7 +221,7 @@ static int missing_error(const struct bcast_round *r, const struct verdict *v, s
     return rc;
 }
 
-int meet(struct world *w, const struct bcast_round *r, bool has_comms, const volatile int *stop,
+int meet(struct world *w, const struct bcast_round *r, bool has_comms, const _Atomic uint32_t *stop,
          bool *reuse, struct err *e)
 {
     size_t n_bytes;
@@ -235,7 +235,7 @@ int meet(struct world *w, const struct bcast_round *r, bool has_comms, const vol
     quarantine_add(w, t, n_bytes, t->requests, t->n, false);
     if (rc)
         return rc;
-    if (v.what == VERDICT_MISSING && stop && *stop)
+    if (v.what == VERDICT_MISSING && round_is_stopped(r, stop))
         return err_set(e, ERR_CANCELED, "round %u was stopped", r->round);
     if (v.what == VERDICT_MISSING)
         return missing_error(r, &v, e);

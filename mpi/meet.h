@@ -30,7 +30,7 @@ static inline int relay_offset(uint32_t k)
 uint64_t meet_fingerprint(const struct bcast_round *r);
 /* has_comms: this rank has communicators of just these members; *reuse: all have. ERR_PEER names
  * who is missing. */
-int meet(struct world *w, const struct bcast_round *r, bool has_comms, const volatile int *stop,
+int meet(struct world *w, const struct bcast_round *r, bool has_comms, const _Atomic uint32_t *stop,
          bool *reuse, struct err *e);
 
 #endif

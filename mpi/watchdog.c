@@ -14,6 +14,7 @@ enum { EXIT_STUCK = 3 };
 
 struct watchdog {
     const struct world *w;
+    const char *doing;
     struct timespec until;
     pthread_t thread;
     pthread_mutex_t lock;
@@ -23,9 +24,12 @@ struct watchdog {
 
 static void bite(const struct watchdog *d)
 {
-    char text[160];
-    snprintf(text, sizeof text,
-             "rank %u is stuck in making communicators: a rank died or did not come", d->w->rank);
+    char text[240], host[64] = "?", rank[24] = "";
+    gethostname(host, sizeof host - 1);
+    if (d->w->size)
+        snprintf(rank, sizeof rank, "rank %u on ", d->w->rank);
+    snprintf(text, sizeof text, "%s%s is stuck in %s: another rank died or did not come", rank,
+             host, d->doing);
     if (d->w->stuck) {
         d->w->stuck(d->w->stuck_arg, text);
         return;
@@ -48,12 +52,14 @@ static void *watch(void *arg)
     return NULL;
 }
 
-int watchdog_start(struct watchdog **out, const struct world *w, uint64_t after_us, struct err *e)
+int watchdog_start(struct watchdog **out, const struct world *w, const char *doing,
+                   uint64_t after_us, struct err *e)
 {
     struct watchdog *d = calloc(1, sizeof *d);
     if (!d)
         return err_set(e, ERR_NOMEM, "no memory for a watchdog");
     d->w = w;
+    d->doing = doing;
     clock_gettime(CLOCK_MONOTONIC, &d->until);
     uint64_t ns = (uint64_t)d->until.tv_nsec + after_us % 1000000 * 1000;
     d->until.tv_sec += (time_t)(after_us / 1000000 + ns / 1000000000);

@@ -1,5 +1,5 @@
-/* watchdog.h - a thread that acts when the mover is stuck inside one blocking MPI call
- * (MPI_Comm_create_group has no other form). */
+/* watchdog.h - a thread that acts when the mover is stuck inside one blocking call: MPI_Init,
+ * MPI_Comm_create_group and PMIx_Finalize have no other form. */
 #ifndef EXA_MPI_WATCHDOG_H
 #define EXA_MPI_WATCHDOG_H
 
@@ -7,8 +7,9 @@
 
 struct watchdog;
 /* Unless stopped within after_us, the world's stuck function is called, once, from the
- * watchdog's thread. */
-int watchdog_start(struct watchdog **out, const struct world *w, uint64_t after_us, struct err *e);
+ * watchdog's thread. doing: for people, kept by the caller. */
+int watchdog_start(struct watchdog **out, const struct world *w, const char *doing,
+                   uint64_t after_us, struct err *e);
 void watchdog_stop(struct watchdog *d);
 
 #endif

@@ -1,6 +1,7 @@
 /* world.c - see world.h. */
 #include "mpi/world.h"
 #include "mpi/abort.h"
+#include "mpi/watchdog.h"
 #include "mpi/world_priv.h"
 
 #include "base/buf.h"
@@ -44,7 +45,7 @@ int mpi_err(struct err *e, int rc, const char *what)
     return err_set(e, ERR_PEER, "%s: %s", what, text);
 }
 
-int world_init(struct world **out, int *argc, char ***argv, struct err *e)
+int world_init(struct world **out, int *argc, char ***argv, uint64_t timeout_us, struct err *e)
 {
     int started = 0, provided = 0, rank = 0, size = 0;
     /* A survivor writes into connections of the killed: an error, not the end of the process. */
@@ -52,7 +53,15 @@ int world_init(struct world **out, int *argc, char ***argv, struct err *e)
     MPI_Initialized(&started);
     if (started)
         return err_set(e, ERR_PROTO, "the MPI world was started already");
-    int rc = MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided);
+    struct world *w = calloc(1, sizeof *w);
+    struct watchdog *dog = NULL;
+    if (!w)
+        return err_set(e, ERR_NOMEM, "no memory for the world");
+    int rc = watchdog_start(&dog, w, "MPI_Init", timeout_us, e);
+    if (rc)
+        return rc; /* the process ends */
+    rc = MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided);
+    watchdog_stop(dog);
     if (rc != MPI_SUCCESS)
         return err_set(e, ERR_SYS, "MPI_Init failed: error %d", rc);
     if (provided < MPI_THREAD_FUNNELED)
@@ -61,9 +70,6 @@ int world_init(struct world **out, int *argc, char ***argv, struct err *e)
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    struct world *w = calloc(1, sizeof *w);
-    if (!w)
-        return err_set(e, ERR_NOMEM, "no memory for the world");
     w->rank = (uint32_t)rank;
     w->size = (uint32_t)size;
     *out = w;
@@ -255,7 +261,7 @@ int world_warm_up(struct world *w, uint64_t timeout_us, struct err *e)
 /* --- detach and end
  * ------------------------------------------------------------------------------------- */
 
-int world_detach(struct world *w, struct err *e)
+int world_detach(struct world *w, uint64_t timeout_us, struct err *e)
 {
     if (w->detached)
         return 0;
@@ -264,7 +270,12 @@ int world_detach(struct world *w, struct err *e)
     if (PMIx_Initialized()) {
         /* MPI_Init holds the only reference: once is enough, and a second call would end what
          * others still use. */
+        struct watchdog *dog = NULL;
+        int rc = watchdog_start(&dog, w, "detaching from PMIx", timeout_us, e);
+        if (rc)
+            return rc;
         pmix_status_t status = PMIx_Finalize(NULL, 0);
+        watchdog_stop(dog);
         if (status != PMIX_SUCCESS)
             return err_set(e, ERR_SYS, "rank %u cannot detach from PMIx: %s", w->rank,
                            PMIx_Error_string(status));

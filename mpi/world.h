@@ -15,16 +15,17 @@
 
 struct world; /* one a process */
 
-int world_init(struct world **out, int *argc, char ***argv, struct err *e);
+/* MPI_Init. Past timeout_us: as world_on_stuck's default. */
+int world_init(struct world **out, int *argc, char ***argv, uint64_t timeout_us, struct err *e);
 uint32_t world_rank(const struct world *w);
 uint32_t world_size(const struct world *w);
 /* Talk once with every rank, so that no connection is opened lazily later. ERR_TIMEOUT names the
  * ranks that did not answer. */
 int world_warm_up(struct world *w, uint64_t timeout_us, struct err *e);
 /* PMIx_Finalize once. */
-int world_detach(struct world *w, struct err *e);
-/* What to do when this rank hangs in the one MPI call that cannot be polled: making
- * communicators (bcast_prepare), before the detach, when a member dies in it. Called from
+int world_detach(struct world *w, uint64_t timeout_us, struct err *e);
+/* What to do when this rank hangs in a call that cannot be polled, because another rank died or
+ * did not come: making communicators (bcast_prepare), or the detach. Called from
  * another thread; the mover never comes back then. Without it: logged, and the process leaves
  * with exit code 3, which ends the step. */
 typedef void world_stuck_fn(void *arg, const char *text);

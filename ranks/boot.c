@@ -70,6 +70,21 @@ bool boot_is_missing(const struct boot *b, uint32_t rank)
     return b->lost[rank] || b->reached[rank] < b->phase;
 }
 
+void boot_blame(const struct boot *b, struct buf *hosts)
+{
+    const struct layout *l = b->layout;
+    uint32_t n_missing = 0, n_lost = 0;
+    for (uint32_t r = 0; r < l->n_ranks; r++) {
+        n_missing += boot_is_missing(b, r);
+        n_lost += b->lost[r];
+    }
+    if (!n_lost && 2 * n_missing >= l->n_ranks)
+        return;
+    for (uint32_t r = 0; r < l->n_ranks; r++)
+        if (n_lost ? b->lost[r] : boot_is_missing(b, r))
+            buf_printf(hosts, "%s\n", l->nodes[l->ranks[r].node].host);
+}
+
 void boot_missing(const struct boot *b, char *out, size_t cap)
 {
     const struct layout *l = b->layout;

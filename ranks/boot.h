@@ -9,6 +9,7 @@
 #ifndef EXA_RANKS_BOOT_H
 #define EXA_RANKS_BOOT_H
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "mpi/layout.h"
 
@@ -45,7 +46,10 @@ void boot_lose(struct boot *b, uint32_t rank);
 int boot_check(struct boot *b, uint64_t now_us, struct err *e);
 /* "3 of 8 ranks: 2 (n1), 5 (n3), 7 (n4)"; names at most a dozen. */
 void boot_missing(const struct boot *b, char *out, size_t cap);
-/* true: this rank has not reached the current phase (for the blame file). */
+/* true: this rank has not reached the current phase. */
 bool boot_is_missing(const struct boot *b, uint32_t rank);
+/* After a failed start: the hosts that had a part in it, one a line. A lost rank's host alone: the others only waited for it. When half of
+ * the ranks or more are missing, nobody: what all of them wait for is no fault of theirs. */
+void boot_blame(const struct boot *b, struct buf *hosts);
 
 #endif

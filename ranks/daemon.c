@@ -104,6 +104,8 @@ static void on_peer_up(void *ctx, const struct plane_peer *peer)
     members_up(d, peer);
     if (!d->serving)
         return;
+    if (d->scheduler)
+        scheduler_role_up(d->scheduler, peer->member);
     if (d->router)
         router_role_up(d->router, peer->member);
     if (d->worker)
@@ -117,8 +119,10 @@ static void on_peer_lost(void *ctx, uint32_t member, uint64_t incarnation, const
     if (!d->serving) {
         if (d->rank == SCHEDULER_MEMBER && was_up)
             boot_lose(&d->boot, member);
-        else if (member == SCHEDULER_MEMBER)
+        else if (member == SCHEDULER_MEMBER && was_up)
             members_abort(d, ERR_PEER, "rank 0 was lost while the world started");
+        else if (member == SCHEDULER_MEMBER && why->code == ERR_PROTO)
+            members_abort(d, why->code, why->text); /* it does not want us; else: tried again */
         return;
     }
     if (!was_up)
@@ -171,6 +175,12 @@ static void on_message(void *ctx, uint32_t member, uint16_t type, const uint8_t 
     }
 }
 
+struct plane_events daemon_events(struct daemon *d)
+{
+    return (struct plane_events){
+        .ctx = d, .on_up = on_peer_up, .on_message = on_message, .on_lost = on_peer_lost};
+}
+
 static int list_cache(struct daemon *d, struct err *e)
 {
     d->cached = calloc(CACHED_MAX, SHA256_BYTES);
@@ -203,8 +213,7 @@ int daemon_join(struct daemon *d, uint32_t rank, uint32_t n_ranks, struct err *e
         .member = rank, .incarnation = d->incarnation, .secret_bytes = sizeof d->secret};
     snprintf(self.build, sizeof self.build, "%s", EXASERVE_VERSION);
     memcpy(self.secret, d->secret, sizeof d->secret);
-    struct plane_events ev = {
-        .ctx = d, .on_up = on_peer_up, .on_message = on_message, .on_lost = on_peer_lost};
+    struct plane_events ev = daemon_events(d);
     rc = plane_ucx_create(&d->plane, &self, &ev, e);
     if (!rc && rank == SCHEDULER_MEMBER)
         rc = boot_init(&d->boot, &d->layout, clock_now_us(), e);
@@ -349,12 +358,13 @@ struct task *daemon_task(struct daemon *d, enum task_kind kind)
     return t;
 }
 
-void daemon_give(struct daemon *d, struct task *t)
+bool daemon_give(struct daemon *d, struct task *t)
 {
     if (queue_push(d->to_mover, t) == 0)
-        return;
+        return true;
     log_error("daemon: the mover's queue is full, a task of kind %d is dropped", (int)t->kind);
     task_destroy(t);
+    return false;
 }
 
 uint32_t daemon_rack_leader(struct daemon *d, uint32_t rack)

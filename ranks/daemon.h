@@ -93,6 +93,8 @@ struct daemon {
 int daemon_create(struct daemon **out, const char *run_dir, uint32_t attempt, struct err *e);
 /* rank and size as MPI gave them: check the layout's line, take the role, make plane and role. */
 int daemon_join(struct daemon *d, uint32_t rank, uint32_t n_ranks, struct err *e);
+/* What the plane tells this rank; daemon_join's plane has them, and so may a plane_mem of a test. */
+struct plane_events daemon_events(struct daemon *d);
 /* Start the loop thread. */
 int daemon_start(struct daemon *d, struct err *e);
 
@@ -100,8 +102,8 @@ int daemon_start(struct daemon *d, struct err *e);
 int daemon_send(struct daemon *d, uint32_t member, uint16_t type,
                 const struct buf *body); /* logs what cannot be sent, once a loss */
 struct task *daemon_task(struct daemon *d, enum task_kind kind); /* a new task, or NULL (logged) */
-void daemon_give(struct daemon *d,
-                 struct task *t); /* to the mover; destroyed and logged when its queue is full */
+/* To the mover. false: its queue is full; the task is destroyed, and that is logged. */
+bool daemon_give(struct daemon *d, struct task *t);
 /* Live worker with the lowest rank of the rack, as far as this member knows; UINT32_MAX: none. */
 uint32_t daemon_rack_leader(struct daemon *d, uint32_t rack);
 /* End this rank's part: nothing new, finish within grace_ms, leave. status: exit status if this is the cause. */

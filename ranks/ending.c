@@ -16,8 +16,9 @@ enum {
     KILL_GRACE_MS =
         20000, /* after SIGTERM Slurm waits KillWait (30 s by default) before SIGKILL: be gone before */
     ENDING_MARGIN_MS = 3000,
-    FLUSH_US = 500000,  /* for the last messages to leave */
-    MOVER_US = 5000000, /* a mover stuck in a file system does not keep the process */
+    FLUSH_US = 500000,      /* for the last messages to leave */
+    LAST_WORD_US = 2000000, /* for the last endpoint.json */
+    MOVER_US = 5000000,     /* a mover stuck in a file system does not keep the process */
 };
 
 static bool routers_done(const struct daemon *d)
@@ -129,13 +130,9 @@ static void leave_now(struct daemon *d, uint64_t now_us)
     }
     if (now_us < d->leave_at_us && !flushed(d))
         return;
-    /* the word before it may still be on its way to the disk, and the last one waits for it */
-    if (d->scheduler && !scheduler_role_published(d->scheduler) &&
-        now_us < d->leave_at_us + MOVER_US)
-        return;
     atomic_store(&d->leaving, 1);
     d->leave_at_us = now_us;
-    mover_interrupt(d->mover);
+    mover_give_up(d->mover, UINT32_MAX);
     struct task *t = daemon_task(d, TASK_LEAVE);
     if (!t)
         _exit(d->exit_status);
@@ -154,10 +151,10 @@ void ending_tick(struct daemon *d, uint64_t now_us)
                 daemon_leave(d);
         } else if (d->scheduler) {
             /* last: the state says STOPPED when nothing is left of the service */
-            if (others_gone(d) || now_us > d->drain_deadline_us + 2000ull * ENDING_MARGIN_MS) {
-                scheduler_role_stopped(d->scheduler);
+            uint64_t alone_us = d->drain_deadline_us + 2000ull * ENDING_MARGIN_MS;
+            if ((others_gone(d) || now_us > alone_us) &&
+                (scheduler_role_stopped(d->scheduler) || now_us > alone_us + LAST_WORD_US))
                 daemon_leave(d);
-            }
         } else {
             daemon_leave(d);
         }

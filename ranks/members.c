@@ -18,6 +18,7 @@ enum {
     ADDRESS_MAX_BYTES = 64 << 10,
     REGISTER_MAX_BYTES = 128 << 10,
     ROSTER_MAX_BYTES = 64 << 20,
+    BLAME_MAX_BYTES = 1 << 20,
     RETRY_US = 2000000,
     SAY_WAITING_US = 5000000,
 };
@@ -39,19 +40,15 @@ int members_init(struct daemon *d, struct err *e)
     return 0;
 }
 
-/* blamed: the host that the job script holds responsible; NULL: those of the ranks that are missing */
-static void abort_start(struct daemon *d, int code, const char *why, const char *blamed)
+/* blamed: hosts that the job script holds responsible, one a line; NULL: none */
+static void abort_start(struct daemon *d, int code, const char *why, const struct buf *blamed)
 {
     struct task *t = daemon_task(d, TASK_ABORTED);
     if (!t)
         return;
     err_set(&t->err, code, "%s", why);
-    if (blamed) /* for the blame file: hosts, one a line */
-        buf_printf(&t->a, "%s\n", blamed);
-    else if (d->rank == SCHEDULER_MEMBER)
-        for (uint32_t r = 0; r < d->n_ranks; r++)
-            if (boot_is_missing(&d->boot, r))
-                buf_printf(&t->a, "%s\n", d->members[r].host);
+    if (blamed)
+        buf_put(&t->a, blamed->data, blamed->len);
     daemon_give(d, t);
 }
 
@@ -147,11 +144,16 @@ static bool wants_link(struct daemon *d, uint32_t m)
         return false;
     if (m == SCHEDULER_MEMBER)
         return true;
+    const struct member *p = &d->members[m];
+    if (d->role == ROLE_ROUTER)
+        return p->role == ROLE_STANDBY; /* it hears of the end without a scheduler too */
     if (d->role != ROLE_WORKER)
         return false;
-    if (d->members[m].role == ROLE_ROUTER)
+    if (p->role == ROLE_ROUTER)
         return true;
-    return m == members_rack_leader(d, d->members[d->rank].rack);
+    /* A lost one below us leads again when it is back. */
+    return p->role == ROLE_WORKER && p->rack == d->members[d->rank].rack &&
+           (p->lost || m == members_rack_leader(d, p->rack));
 }
 
 static void keep_links(struct daemon *d, uint64_t now_us)
@@ -179,7 +181,8 @@ uint32_t members_rack_leader(struct daemon *d, uint32_t rack)
             continue;
         if (m == d->rank)
             return m;
-        if (p->lost || (d->serving && now > p->heard_us + silent_us))
+        /* Silence of somebody without a link says nothing: the link is made when it is its turn to lead. */
+        if (p->lost || (d->serving && p->up && now > p->heard_us + silent_us))
             continue;
         return m;
     }
@@ -326,17 +329,22 @@ void members_message(struct daemon *d, uint32_t member, uint16_t type, const uin
         members_abort(d, t.code ? t.code : ERR_PEER, t.text);
 }
 
-/* Rank 0: everybody gives the start up. Said once. */
+/* Rank 0: everybody gives the start up. Said once. blamed: a host; NULL: as boot_blame says */
 static void fail_start(struct daemon *d, int code, const char *why, const char *blamed)
 {
     struct msg_text t = {.code = code};
     struct buf b;
     snprintf(t.text, sizeof t.text, "%s", why);
-    buf_init(&b, 4096);
+    buf_init(&b, BLAME_MAX_BYTES);
     msg_text_put(&b, &t);
     broadcast(d, MSG_ABORT, &b);
+    buf_reset(&b);
+    if (blamed)
+        buf_printf(&b, "%s\n", blamed);
+    else
+        boot_blame(&d->boot, &b);
+    abort_start(d, code, why, &b);
     buf_fini(&b);
-    abort_start(d, code, why, blamed);
     d->boot.phase = BOOT_PHASES + 1;
 }
 

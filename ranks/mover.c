@@ -23,7 +23,7 @@ struct mover {
     struct mover_config config;
     struct world *world;
     struct queue *from_loop, *to_loop;
-    volatile int interrupt;
+    _Atomic uint32_t given_up; /* the last round that should end early */
     /* the image being filled */
     struct model_index index;
     bool have_index;
@@ -44,9 +44,10 @@ int mover_create(struct mover **out, const struct mover_config *c, struct world 
     return 0;
 }
 
-void mover_interrupt(struct mover *m)
+void mover_give_up(struct mover *m, uint32_t round)
 {
-    m->interrupt = 1;
+    if (round > m->given_up)
+        m->given_up = round;
 }
 
 static void open_pack(struct mover *m, struct task *t)
@@ -119,8 +120,13 @@ static void open_cache(struct mover *m, struct task *t)
     if (m->have_index)
         index_fini(&m->index);
     m->have_index = index_decode(&m->index, t->a.data, t->a.len, &t->err) == 0;
-    if (!m->have_index)
+    if (!m->have_index) {
+        memset(&m->index, 0, sizeof m->index);
+        t->err.code = ERR_SYS; /* rank 0 reads this index well: it is this node that cannot */
+        log_error("cache: %s", t->err.text);
+        report_have(m, t, 0);
         return;
+    }
     if (m->config.cache_bytes) {
         struct err e = ERR_INIT;
         if (image_evict(m->config.cache_dir, m->config.cache_bytes, m->index.digest, &e))
@@ -179,7 +185,10 @@ static void run_round(struct mover *m, struct task *t)
     struct msg_round msg = {0};
     struct bcast_stats stats = {0};
     if (read_round(m, t, &r, &members, &offsets, &msg) == 0) {
-        bcast_round_run(m->world, &r, m->writer, &m->interrupt, &stats, &t->err);
+        bcast_round_run(m->world, &r, m->writer, &m->given_up, &stats, &t->err);
+        /* Another node could not read: that node's trouble alone, unless the pack is wrong for everybody. */
+        if (t->err.code && t->err.code != ERR_FORMAT && !stats.mine)
+            t->err.code = ERR_PEER;
         double s = (double)stats.us_total / 1e6;
         log_info(
             "weights: round=%u nodes=%u read_bytes=%llu received_bytes=%llu ms=%llu MB/s=%.0f%s%s",
@@ -188,8 +197,7 @@ static void run_round(struct mover *m, struct task *t)
             s > 0 ? (double)(stats.bytes_read + stats.bytes_received) / 1e6 / s : 0.0,
             t->err.code ? " " : "", t->err.text);
     }
-    if (m->have_index)
-        report_have(m, t, msg.round);
+    report_have(m, t, msg.round);
     free(members);
     free(offsets);
 }
@@ -209,12 +217,10 @@ int mover_run(struct mover *m)
             open_pack(m, t);
             break;
         case TASK_OPEN_CACHE:
-            m->interrupt = 0;
             open_cache(m, t);
             break;
         case TASK_ROUND:
             run_round(m, t);
-            m->interrupt = 0;
             break;
         case TASK_LEAVE: {
             int status = t->status;

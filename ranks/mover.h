@@ -17,7 +17,8 @@ int mover_create(struct mover **out, const struct mover_config *c, struct world 
                  struct queue *from_loop, struct queue *to_loop, struct err *e);
 /* Serve tasks until TASK_LEAVE; returns its status. */
 int mover_run(struct mover *m);
-/* Set by the loop thread: the broadcast round that runs now should end early. */
-void mover_interrupt(struct mover *m);
+/* For the loop thread: broadcast rounds up to this number, running or to come, should end early. Rounds after it are not touched: the word
+ * may come when its round is over. */
+void mover_give_up(struct mover *m, uint32_t round);
 
 #endif

@@ -181,7 +181,8 @@ static void take_steps(struct replica *r, const uint8_t *body, size_t n)
     }
     if (rc || !rd_done(&rd)) {
         log_error("replica: %u speaks nonsense, killed: %s", r->assign.replica, e.text);
-        uv_process_kill(&r->process, SIGKILL);
+        if (r->alive) /* once reaped, its pid may be another's */
+            uv_process_kill(&r->process, SIGKILL);
         return;
     }
     r->host.steps(r->host.ctx, r, body, n);

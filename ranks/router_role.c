@@ -10,6 +10,8 @@
 #include <string.h>
 
 enum {
+    ORPHAN_GRACE_MS = 1000,
+    ORPHAN_EXIT_STATUS = 1,
     DOWN_FACTOR = 3 /* silent for so many times the suspect time: its requests end with an error */
 };
 
@@ -23,6 +25,8 @@ struct router_role {
     struct daemon *d;
     struct router *router;
     uint32_t suspect_ms;
+    uint64_t begun_us;
+    bool reached; /* the service was READY or DEGRADED once */
     struct msg_heartbeat beat;
     struct beat_memory *beats; /* owned [n_ranks] */
 };
@@ -89,6 +93,7 @@ void router_role_url(const struct router_role *r, char *out, size_t cap)
 void router_role_roster(struct router_role *r)
 {
     const struct daemon *d = r->d;
+    r->begun_us = clock_now_us();
     for (uint32_t m = 0; m < d->n_ranks; m++)
         if (d->members[m].role == ROLE_WORKER)
             router_on_worker_host(r->router, m, d->members[m].host,
@@ -151,8 +156,10 @@ void router_role_message(struct router_role *r, uint32_t member, uint16_t type, 
             router_on_model(r->router, &m);
     } else if (type == MSG_SERVICE && role == ROLE_SCHEDULER) {
         struct msg_service m;
-        if (msg_service_get(&m, body, n, &e) == 0)
+        if (msg_service_get(&m, body, n, &e) == 0) {
+            r->reached = r->reached || m.state == SERVICE_READY || m.state == SERVICE_DEGRADED;
             router_on_service(r->router, &m);
+        }
     } else {
         log_warn("router: message of type %u from member %u is not for a router", type, member);
     }
@@ -181,8 +188,21 @@ void router_role_up(struct router_role *r, uint32_t member)
         router_on_scheduler(r->router, true);
 }
 
+/* Serving needs no scheduler, but nobody else will ever start this service: do not hold the allocation for nothing. */
+static void end_orphan(struct router_role *r, uint64_t now_us)
+{
+    struct daemon *d = r->d;
+    if (r->reached || d->draining || d->members[SCHEDULER_MEMBER].up ||
+        now_us < r->begun_us + 1000000ull * d->config->start_deadline_s)
+        return;
+    d->exit_status = ORPHAN_EXIT_STATUS;
+    daemon_drain(d, ORPHAN_GRACE_MS,
+                 "the scheduler was lost before the service was ready, and it never will be");
+}
+
 void router_role_tick(struct router_role *r, uint64_t now_us)
 {
+    end_orphan(r, now_us);
     for (uint32_t m = 0; m < r->d->n_ranks; m++) {
         struct beat_memory *b = &r->beats[m];
         if (!b->down && b->heard_us && now_us > b->heard_us + 1000ull * DOWN_FACTOR * r->suspect_ms)

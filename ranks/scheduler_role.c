@@ -86,9 +86,8 @@ static void publish(struct scheduler_role *s)
     if (!t)
         return;
     fill_endpoint(s, &t->endpoint);
-    s->dirty = false;
-    s->publishing = true;
-    daemon_give(s->d, t);
+    s->publishing = daemon_give(s->d, t);
+    s->dirty = !s->publishing; /* the next tick tries again */
 }
 
 static void say_state(struct scheduler_role *s)
@@ -171,6 +170,14 @@ void scheduler_role_message(struct scheduler_role *s, uint32_t member, uint16_t 
     act(s);
 }
 
+void scheduler_role_up(struct scheduler_role *s, uint32_t member)
+{
+    if (s->d->members[member].role != ROLE_ROUTER)
+        return;
+    sched_router_up(s->sched, member);
+    act(s);
+}
+
 void scheduler_role_lost(struct scheduler_role *s, uint32_t member)
 {
     sched_lost(s->sched, member, clock_now_us());
@@ -197,6 +204,8 @@ void scheduler_role_tick(struct scheduler_role *s, uint64_t now_us)
 {
     sched_tick(s->sched, now_us);
     act(s);
+    if (s->dirty)
+        publish(s);
 }
 
 void scheduler_role_drain(struct scheduler_role *s)
@@ -205,15 +214,11 @@ void scheduler_role_drain(struct scheduler_role *s)
     act(s);
 }
 
-void scheduler_role_stopped(struct scheduler_role *s)
+bool scheduler_role_stopped(struct scheduler_role *s)
 {
-    if (s->stopped)
-        return;
-    s->stopped = true;
-    publish(s);
-}
-
-bool scheduler_role_published(const struct scheduler_role *s)
-{
+    if (!s->stopped) {
+        s->stopped = true;
+        publish(s);
+    }
     return !s->publishing && !s->dirty;
 }

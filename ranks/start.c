@@ -209,7 +209,7 @@ _Noreturn void rank_run(const char *run_dir, uint32_t attempt, int *argc, char *
         log_error("start: %s", e.text);
         _exit(err_exit_code(e.code));
     }
-    if (world_init(&world, argc, argv, &e)) {
+    if (world_init(&world, argc, argv, boot_phase_limit_us(d->layout.n_ranks), &e)) {
         log_error("start: %s", e.text);
         _exit(EXIT_WORLD_LOST);
     }
@@ -241,7 +241,7 @@ _Noreturn void rank_run(const char *run_dir, uint32_t attempt, int *argc, char *
     if (!rc)
         rc = reach(d, BOOT_GROUPED, &e);
     if (!rc)
-        rc = world_detach(world, &e);
+        rc = world_detach(world, boot_phase_limit_us(d->n_ranks), &e);
     if (!rc)
         rc = reach(d, BOOT_DETACHED, &e);
     if (!rc && d->rank == SCHEDULER_MEMBER)

@@ -5,57 +5,57 @@
 #include "base/log.h"
 #include "model/image.h"
 #include "model/index.h"
-#include "ranks/leader.h"
+#include "ranks/beats.h"
+#include "ranks/frames.h"
 #include "ranks/replica.h"
 
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/sysinfo.h>
 
 enum {
-    BEATS_MAX_BYTES = 32 << 20,
-    FRAME_MAX_BYTES = 16 << 20, /* step frames of one flush to one router */
-    PENDING_MAX = 256,          /* assignments that wait for weights */
-    RESERVED_CORES_FROM = 8,    /* nodes with fewer cores share them among loops and engines */
+    PENDING_MAX = 256,       /* assignments that wait for weights */
+    RESERVED_CORES_FROM = 8, /* nodes with fewer cores share them among loops and engines */
     LOOP_CORES = 2,
-};
-
-struct out_frame { /* to one router */
-    uint32_t router;
-    struct buf body;
 };
 
 struct worker {
     struct daemon *d;
-    struct leader *leader;
-    bool leading;
-    uint64_t beat_seq, next_beat_us;
-    bool beat_now;
-    struct msg_heartbeat beat, taken; /* tens of KiB each: not on a callback's stack */
+    struct beats *beats;   /* owned */
+    struct frames *frames; /* owned */
     /* weights */
     char image_path[1024]; /* "" until complete */
     uint8_t digest[SHA256_BYTES];
-    bool busy; /* the mover works on a weights task of ours */
+    uint32_t round; /* the last one that the mover was given */
     /* replicas */
     struct replica *replicas[MSG_MAX_REPLICAS];
     uint32_t n_replicas;
     struct msg_assign pending[PENDING_MAX];
     uint32_t n_pending;
     char engine_path[RUNDIR_PATH_BYTES + 32];
-    struct out_frame *frames; /* owned [n_frames], one a router */
-    uint32_t n_frames;
 };
+
+static void fill_beat(void *ctx, struct msg_heartbeat *h)
+{
+    const struct worker *w = ctx;
+    h->n_replicas = w->n_replicas;
+    for (uint32_t i = 0; i < w->n_replicas; i++)
+        replica_load(w->replicas[i], &h->replicas[i]);
+}
 
 int worker_create(struct worker **out, struct daemon *d, struct err *e)
 {
     struct worker *w = calloc(1, sizeof *w);
-    if (w)
-        w->leader = leader_create(d->rank);
-    if (!w || !w->leader) {
+    int rc = w ? beats_create(&w->beats, d, fill_beat, w, e)
+               : err_set(e, ERR_NOMEM, "no memory for the worker");
+    if (!rc)
+        rc = frames_create(&w->frames, d, e);
+    if (rc) {
+        if (w)
+            beats_destroy(w->beats);
         free(w);
-        return err_set(e, ERR_NOMEM, "no memory for the worker");
+        return rc;
     }
     w->d = d;
     snprintf(w->engine_path, sizeof w->engine_path, "%s/exaserve-engine", d->bin_dir);
@@ -63,177 +63,27 @@ int worker_create(struct worker **out, struct daemon *d, struct err *e)
     return 0;
 }
 
-/* --- heartbeats ------------------------------------------------------------------------------------------- */
-
-static void fill_beat(struct worker *w)
-{
-    struct msg_heartbeat *h = &w->beat;
-    struct sysinfo si;
-    *h = (struct msg_heartbeat){.member = w->d->rank,
-                                .incarnation = w->d->incarnation,
-                                .seq = ++w->beat_seq,
-                                .draining = w->d->draining,
-                                .n_replicas = w->n_replicas};
-    if (sysinfo(&si) == 0)
-        h->memory_free_bytes = (uint64_t)si.freeram * si.mem_unit;
-    for (uint32_t i = 0; i < w->n_replicas; i++)
-        replica_load(w->replicas[i], &h->replicas[i]);
-}
-
-/* The merged heartbeats of the rack to the scheduler and the routers, and an empty one to the members: it says "I lead". */
-static void lead(struct worker *w)
-{
-    struct daemon *d = w->d;
-    struct buf b, ack;
-    buf_init(&b, BEATS_MAX_BYTES);
-    buf_init(&ack, 256);
-    uint32_t n = leader_flush(w->leader, &b);
-    msg_heartbeats_begin_put(&ack, d->rank, 0);
-    for (uint32_t m = 0; m < d->n_ranks; m++) {
-        const struct member *p = &d->members[m];
-        if (!p->up || m == d->rank)
-            continue;
-        if (p->role == ROLE_SCHEDULER || p->role == ROLE_ROUTER) {
-            if (n)
-                daemon_send(d, m, MSG_HEARTBEATS, &b);
-        } else if (p->role == ROLE_WORKER && p->rack == d->members[d->rank].rack) {
-            daemon_send(d, m, MSG_HEARTBEATS, &ack);
-        }
-    }
-    buf_fini(&b);
-    buf_fini(&ack);
-}
-
-static void take_beat(struct worker *w, const struct msg_heartbeat *h)
-{
-    if (leader_take(w->leader, h))
-        lead(w);
-}
-
-static void send_beat(struct worker *w)
-{
-    struct daemon *d = w->d;
-    fill_beat(w);
-    w->beat_now = false;
-    uint32_t leader = daemon_rack_leader(d, d->members[d->rank].rack);
-    bool leads = leader == d->rank || leader == UINT32_MAX;
-    if (leads && !w->leading) {
-        log_info("leader: this worker leads rack %s", d->rack[0] ? d->rack : "(all nodes)");
-        leader_refresh(w->leader);
-    }
-    w->leading = leads;
-    if (leads) {
-        take_beat(w, &w->beat);
-        return;
-    }
-    struct buf b;
-    buf_init(&b, BEATS_MAX_BYTES);
-    msg_heartbeat_put(&b, &w->beat);
-    daemon_send(d, leader, MSG_HEARTBEAT, &b);
-    buf_fini(&b);
-}
-
 /* --- replicas --------------------------------------------------------------------------------------------- */
 
-static struct out_frame *frame_of(struct worker *w, uint32_t router)
-{
-    for (uint32_t i = 0; i < w->n_frames; i++)
-        if (w->frames[i].router == router)
-            return &w->frames[i];
-    struct out_frame *grown = realloc(w->frames, (w->n_frames + 1) * sizeof *grown);
-    if (!grown)
-        return NULL;
-    w->frames = grown;
-    struct out_frame *f = &w->frames[w->n_frames++];
-    f->router = router;
-    buf_init(&f->body, FRAME_MAX_BYTES);
-    return f;
-}
-
-static bool is_router(const struct worker *w, uint32_t member)
-{
-    return member < w->d->n_ranks && w->d->members[member].role == ROLE_ROUTER;
-}
-
-/* One replica's step, split by router: an entry goes only to the router that named it. */
 static void on_steps(void *ctx, struct replica *r, const uint8_t *body, size_t n)
 {
     struct worker *w = ctx;
-    for (uint32_t m = 0; m < w->d->n_ranks; m++) {
-        if (!is_router(w, m) || !w->d->members[m].up)
-            continue;
-        struct rd rd = rd_make(body, n);
-        struct step_section s;
-        struct out_frame *f = NULL;
-        uint32_t n_entries = 0;
-        size_t at = 0;
-        if (msg_section_get(&rd, &s, NULL))
-            return; /* checked by the replica before */
-        for (uint32_t i = 0; i < s.n_entries; i++) {
-            struct step_entry entry;
-            if (msg_entry_get(&rd, &entry, NULL))
-                return;
-            if (entry.attempt.router != m)
-                continue;
-            if (!f) {
-                f = frame_of(w, m);
-                if (!f)
-                    return;
-                at = f->body.len;
-                s.deployment =
-                    replica_deployment(r); /* an engine does not choose whom it speaks for */
-                s.replica = replica_number(r);
-                s.epoch = replica_epoch(r);
-                msg_section_put(&f->body, &s);
-            }
-            msg_entry_put(&f->body, &entry);
-            n_entries++;
-        }
-        if (f && buf_ok(&f->body))
-            msg_section_patch(&f->body, at, n_entries);
-    }
-}
-
-static void refuse(struct worker *w, uint32_t deployment, uint32_t replica, uint64_t epoch,
-                   const struct attempt *a, uint32_t position, uint8_t finish, int code,
-                   const char *text)
-{
-    if (!is_router(w, a->router))
-        return;
-    struct out_frame *f = frame_of(w, a->router);
-    if (!f)
-        return;
-    struct step_section s = {deployment, replica, epoch, 0, 0};
-    struct msg_text t = {.code = code};
-    snprintf(t.text, sizeof t.text, "%s", text);
-    struct buf ext;
-    buf_init(&ext, sizeof t + 64);
-    msg_text_put(&ext, &t);
-    struct step_entry entry = {.attempt = *a,
-                               .position = position,
-                               .finish = finish,
-                               .ext_type = EXT_ERROR,
-                               .ext = ext.data,
-                               .ext_bytes = (uint32_t)ext.len};
-    size_t at = f->body.len;
-    msg_section_put(&f->body, &s);
-    msg_entry_put(&f->body, &entry);
-    if (buf_ok(&f->body))
-        msg_section_patch(&f->body, at, 1);
-    buf_fini(&ext);
+    struct frame_source from = {replica_deployment(r), replica_number(r), replica_epoch(r)};
+    frames_steps(w->frames, &from, body, n);
 }
 
 static void on_refuse(void *ctx, struct replica *r, const struct attempt *a, uint32_t position,
                       uint8_t finish, int code, const char *text)
 {
-    refuse(ctx, replica_deployment(r), replica_number(r), replica_epoch(r), a, position, finish,
-           code, text);
+    struct worker *w = ctx;
+    struct frame_source from = {replica_deployment(r), replica_number(r), replica_epoch(r)};
+    frames_refuse(w->frames, &from, a, position, finish, code, text);
 }
 
 static void on_changed(void *ctx, struct replica *r)
 {
     struct worker *w = ctx;
-    w->beat_now = true;
+    beats_hurry(w->beats);
 }
 
 static struct replica *find_replica(struct worker *w, uint32_t deployment, uint32_t number)
@@ -256,6 +106,21 @@ static uint32_t threads_share(const struct worker *w, uint32_t n_engines)
     return share ? share : 1;
 }
 
+static void take_unassign(struct worker *w, const struct msg_assign *a)
+{
+    for (uint32_t i = 0; i < w->n_replicas; i++) {
+        if (replica_deployment(w->replicas[i]) != a->deployment ||
+            replica_number(w->replicas[i]) != a->replica)
+            continue;
+        if (replica_epoch(w->replicas[i]) > a->epoch)
+            return;
+        replica_destroy(w->replicas[i]);
+        w->replicas[i] = w->replicas[--w->n_replicas];
+        beats_hurry(w->beats);
+        return;
+    }
+}
+
 static void start_replica(struct worker *w, const struct msg_assign *a, uint32_t n_engines)
 {
     struct err e = ERR_INIT;
@@ -266,6 +131,7 @@ static void start_replica(struct worker *w, const struct msg_assign *a, uint32_t
                                 .changed = on_changed,
                                 .refuse = on_refuse};
     uint32_t n_threads = a->n_threads ? a->n_threads : threads_share(w, n_engines);
+    take_unassign(w, a); /* an older epoch of it gives way */
     if (w->n_replicas == MSG_MAX_REPLICAS) {
         log_error("worker: more than %d replicas on a node, replica %u is not started",
                   MSG_MAX_REPLICAS, a->replica);
@@ -276,7 +142,7 @@ static void start_replica(struct worker *w, const struct msg_assign *a, uint32_t
         log_error("worker: %s", e.text);
     else
         w->n_replicas++;
-    w->beat_now = true;
+    beats_hurry(w->beats);
 }
 
 static void start_pending(struct worker *w)
@@ -298,6 +164,13 @@ static void take_assign(struct worker *w, const struct msg_assign *a)
     struct replica *old = find_replica(w, a->deployment, a->replica);
     if (old && replica_epoch(old) >= a->epoch)
         return;
+    for (uint32_t i = 0; i < w->n_pending; i++)
+        if (w->pending[i].deployment == a->deployment && w->pending[i].replica == a->replica) {
+            if (w->pending[i].epoch < a->epoch)
+                w->pending[i] = *a;
+            w->pending[i].peers = NULL;
+            return;
+        }
     if (w->n_pending == PENDING_MAX) {
         log_error("worker: more than %d assignments wait, replica %u is dropped", PENDING_MAX,
                   a->replica);
@@ -307,21 +180,6 @@ static void take_assign(struct worker *w, const struct msg_assign *a)
     w->pending[w->n_pending].peers = NULL;
     w->n_pending++;
     /* All assignments of a node come in a row: they start together at the next tick, when the share of cores is known. */
-}
-
-static void take_unassign(struct worker *w, const struct msg_assign *a)
-{
-    for (uint32_t i = 0; i < w->n_replicas; i++) {
-        if (replica_deployment(w->replicas[i]) != a->deployment ||
-            replica_number(w->replicas[i]) != a->replica)
-            continue;
-        if (replica_epoch(w->replicas[i]) > a->epoch)
-            return;
-        replica_destroy(w->replicas[i]);
-        w->replicas[i] = w->replicas[--w->n_replicas];
-        w->beat_now = true;
-        return;
-    }
 }
 
 static void take_submit(struct worker *w, uint32_t member, const uint8_t *body, size_t n)
@@ -335,11 +193,13 @@ static void take_submit(struct worker *w, uint32_t member, const uint8_t *body, 
     if (m.attempt.router != member)
         return;
     struct replica *r = find_replica(w, m.deployment, m.replica);
-    if (!r || w->d->leave_at_us)
-        refuse(w, m.deployment, m.replica, m.epoch, &m.attempt, m.start, FINISH_REFUSED, ERR_AGAIN,
-               "no such replica here");
-    else
+    if (r && !w->d->leave_at_us) {
         replica_submit(r, &m, body, n);
+        return;
+    }
+    struct frame_source from = {m.deployment, m.replica, m.epoch};
+    frames_refuse(w->frames, &from, &m.attempt, m.start, FINISH_REFUSED, ERR_AGAIN,
+                  "no such replica here");
 }
 
 static void take_cancel(struct worker *w, uint32_t member, const uint8_t *body, size_t n)
@@ -372,9 +232,16 @@ static void take_model(struct worker *w, const uint8_t *body, size_t n)
 
 static void take_round(struct worker *w, const uint8_t *body, size_t n)
 {
+    struct msg_round m;
+    struct err e = ERR_INIT;
+    if (msg_round_get(&m, body, n, &e)) {
+        log_error("worker: %s", e.text);
+        return;
+    }
     struct task *t = daemon_task(w->d, TASK_ROUND);
     if (!t)
         return;
+    w->round = m.round;
     buf_put(&t->a, body, n);
     daemon_give(w->d, t);
 }
@@ -385,7 +252,7 @@ static void take_weights(struct worker *w, const uint8_t *body, size_t n)
     if (msg_weights_get(&m, body, n, NULL))
         return;
     if (m.code == ERR_AGAIN)
-        mover_interrupt(w->d->mover);
+        mover_give_up(w->d->mover, w->round);
     else if (m.code)
         log_error("worker: this node gets no weights: %s", m.text);
 }
@@ -443,8 +310,7 @@ void worker_message(struct worker *w, uint32_t member, uint16_t type, const uint
     } else if (type == MSG_CANCEL && role == ROLE_ROUTER) {
         take_cancel(w, member, body, n);
     } else if (type == MSG_HEARTBEAT && role == ROLE_WORKER) {
-        if (msg_heartbeat_get(&w->taken, body, n, NULL) == 0 && w->taken.member == member)
-            take_beat(w, &w->taken);
+        beats_take(w->beats, member, body, n);
     } else if (type == MSG_HEARTBEATS && role == ROLE_WORKER) {
         /* the leader's sign of life: daemon.c has noted the time */
     } else if (role == ROLE_SCHEDULER) {
@@ -456,18 +322,16 @@ void worker_message(struct worker *w, uint32_t member, uint16_t type, const uint
 
 void worker_lost(struct worker *w, uint32_t member)
 {
-    leader_forget(w->leader, member);
-    if (is_router(w, member))
-        for (uint32_t i = 0; i < w->n_replicas; i++)
-            replica_router_lost(w->replicas[i], member);
+    beats_lost(w->beats, member);
+    if (w->d->members[member].role != ROLE_ROUTER)
+        return;
+    for (uint32_t i = 0; i < w->n_replicas; i++)
+        replica_router_lost(w->replicas[i], member);
 }
 
 void worker_up(struct worker *w, uint32_t member)
 {
-    if (w->d->members[member].role == ROLE_WORKER)
-        return;
-    leader_refresh(w->leader); /* the newcomer knows nothing yet */
-    w->beat_now = true;
+    beats_up(w->beats, member);
 }
 
 void worker_tick(struct worker *w, uint64_t now_us)
@@ -475,30 +339,13 @@ void worker_tick(struct worker *w, uint64_t now_us)
     start_pending(w);
     for (uint32_t i = 0; i < w->n_replicas; i++)
         replica_tick(w->replicas[i], now_us);
-    if (!w->d->serving)
-        return;
-    if (w->beat_now || now_us >= w->next_beat_us) {
-        bool regular = now_us >= w->next_beat_us;
-        if (regular)
-            w->next_beat_us = now_us + 1000ull * w->d->config->heartbeat_ms;
-        send_beat(w);
-        if (regular && w->leading)
-            lead(w);
-    }
+    beats_tick(w->beats, now_us);
 }
 
 void worker_flush(struct worker *w)
 {
-    if (w->beat_now && w->d->serving)
-        send_beat(w); /* a replica changed its state: not a tick later */
-    for (uint32_t i = 0; i < w->n_frames; i++) {
-        struct out_frame *f = &w->frames[i];
-        if (!f->body.len)
-            continue;
-        if (buf_ok(&f->body) && w->d->members[f->router].up)
-            daemon_send(w->d, f->router, MSG_STEPS, &f->body);
-        buf_reset(&f->body);
-    }
+    beats_flush(w->beats);
+    frames_flush(w->frames);
 }
 
 bool worker_stop(struct worker *w)

@@ -1,4 +1,5 @@
-/* internal.h - the scheduler's own structs, shared by scheduler.c (events) and service.c (what the service's state is). */
+/* internal.h - the scheduler's own structs, shared by scheduler.c (events), deploy.c (what members are told of the
+ * deployment) and service.c (what the service's state is). */
 #ifndef EXA_RANKS_SCHEDULER_INTERNAL_H
 #define EXA_RANKS_SCHEDULER_INTERNAL_H
 
@@ -50,8 +51,16 @@ struct sched {
     struct msg_service told; /* last published */
 };
 
+/* A body that several messages share is put once: metadata of MiB goes to thousands of members. */
+size_t sched_body(struct sched *s, const struct buf *body);
+void sched_send_body(struct sched *s, uint32_t member, uint16_t type, size_t at, size_t n);
 void sched_send(struct sched *s, uint32_t member, uint16_t type, const struct buf *body);
 void sched_act(struct sched *s, enum sched_action_kind kind);
+struct sched_node *sched_find_node(struct sched *s, uint32_t member);
+void sched_tell_model(struct sched *s); /* all routers and workers */
+void sched_tell_model_to(struct sched *s, uint32_t member);
+/* Do what weights_next asks for, until it waits. */
+void sched_run_weights(struct sched *s, uint64_t now_us);
 /* Recompute the state; publish and tell the routers when it changed. */
 void sched_judge(struct sched *s, uint64_t now_us);
 void sched_tell_service(struct sched *s, uint32_t router);

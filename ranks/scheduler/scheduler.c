@@ -11,7 +11,7 @@
 enum {
     ACTIONS_MAX = 1 << 16,
     BODIES_MAX_BYTES =
-        1 << 30, /* models' metadata to every member of a large world; freed at each clear */
+        1 << 30, /* a model's metadata, once; a few bytes for each member of a large world */
     FIRST_EPOCH = 1,
 };
 
@@ -81,19 +81,29 @@ void sched_act(struct sched *s, enum sched_action_kind kind)
     add_action(s, kind);
 }
 
-void sched_send(struct sched *s, uint32_t member, uint16_t type, const struct buf *body)
+size_t sched_body(struct sched *s, const struct buf *body)
 {
     size_t at = s->actions.bodies.len;
     buf_put(&s->actions.bodies, body->data, body->len);
     CHECK(buf_ok(&s->actions.bodies) && buf_ok(body));
+    return at;
+}
+
+void sched_send_body(struct sched *s, uint32_t member, uint16_t type, size_t at, size_t n)
+{
     struct sched_action *act = add_action(s, SCHED_SEND);
     act->member = member;
     act->type = type;
     act->at = at;
-    act->n = body->len;
+    act->n = n;
 }
 
-static struct sched_node *find_node(struct sched *s, uint32_t member)
+void sched_send(struct sched *s, uint32_t member, uint16_t type, const struct buf *body)
+{
+    sched_send_body(s, member, type, sched_body(s, body), body->len);
+}
+
+struct sched_node *sched_find_node(struct sched *s, uint32_t member)
 {
     for (uint32_t i = 0; i < s->n_nodes; i++)
         if (s->nodes[i].member == member)
@@ -110,21 +120,29 @@ void sched_tell_service(struct sched *s, uint32_t router)
     buf_fini(&b);
 }
 
+static void add_router(struct sched *s, uint32_t member)
+{
+    for (uint32_t i = 0; i < s->n_routers; i++)
+        if (s->routers[i] == member)
+            return;
+    if (s->n_routers == s->routers_cap) {
+        uint32_t cap = s->routers_cap ? 2 * s->routers_cap : 8;
+        uint32_t *grown = realloc(s->routers, cap * sizeof *grown);
+        if (!grown)
+            return;
+        s->routers = grown;
+        s->routers_cap = cap;
+    }
+    s->routers[s->n_routers++] = member;
+}
+
 void sched_register(struct sched *s, const struct msg_register *m, uint32_t rack, uint64_t now_us)
 {
     if (m->role == ROLE_ROUTER) {
-        if (s->n_routers == s->routers_cap) {
-            uint32_t cap = s->routers_cap ? 2 * s->routers_cap : 8;
-            uint32_t *grown = realloc(s->routers, cap * sizeof *grown);
-            if (!grown)
-                return;
-            s->routers = grown;
-            s->routers_cap = cap;
-        }
-        s->routers[s->n_routers++] = m->member;
+        add_router(s, m->member);
         return;
     }
-    if (m->role != ROLE_WORKER || find_node(s, m->member))
+    if (m->role != ROLE_WORKER || sched_find_node(s, m->member))
         return;
     if (s->n_nodes == s->nodes_cap) {
         uint32_t cap = s->nodes_cap ? 2 * s->nodes_cap : 16;
@@ -221,135 +239,22 @@ static int take_pack(struct sched *s, const void *index, size_t index_bytes, con
     return 0;
 }
 
-static void tell_model(struct sched *s)
+/* A node that is lost before it has the weights gets none any more, also if it comes back. */
+static void lose_weights(struct sched *s, struct sched_node *n)
 {
-    struct msg_model m = {.deployment = 1,
-                          .version = 1,
-                          .n_ctx = s->wish.n_ctx,
-                          .index = s->index_bytes,
-                          .index_bytes = (uint32_t)s->index_n,
-                          .meta = s->meta_bytes,
-                          .meta_bytes = (uint32_t)s->meta_n};
-    snprintf(m.name, sizeof m.name, "%s", s->model_name);
-    struct buf b;
-    buf_init(&b, BODIES_MAX_BYTES);
-    msg_model_put(&b, &m);
-    for (uint32_t i = 0; i < s->n_routers; i++)
-        sched_send(s, s->routers[i], MSG_MODEL, &b);
-    for (uint32_t i = 0; i < s->n_nodes; i++)
-        if (s->nodes[i].live)
-            sched_send(s, s->nodes[i].member, MSG_MODEL, &b);
-    buf_fini(&b);
-}
-
-static void assign_node(struct sched *s, uint32_t node)
-{
-    for (uint32_t r = 0; r < s->n_replicas; r++) {
-        if (s->replicas[r].node != node)
-            continue;
-        struct msg_assign a = {.deployment = 1,
-                               .version = 1,
-                               .replica = r,
-                               .epoch = s->replicas[r].epoch,
-                               .n_shards = 1,
-                               .n_ctx = s->wish.n_ctx,
-                               .n_slots = s->wish.n_slots,
-                               .n_threads = s->wish.n_threads};
-        memcpy(a.digest, s->index.digest, sizeof a.digest);
-        snprintf(a.engine, sizeof a.engine, "%s", s->wish.engine);
-        struct buf b;
-        buf_init(&b, PLANE_BODY_SMALL);
-        msg_assign_put(&b, &a);
-        sched_send(s, s->nodes[node].member, MSG_ASSIGN, &b);
-        buf_fini(&b);
-    }
-}
-
-/* Outcome for one node: complete (it gets its replicas) or failed (its replicas cannot come). */
-static void tell_weights(struct sched *s, uint32_t which)
-{
-    const struct weights_node *w = &s->weights.nodes[which];
-    struct sched_node *n = find_node(s, w->member);
-    bool ok = w->state == WEIGHTS_COMPLETE;
-    struct msg_weights m = {.code = ok ? 0 : ERR_FORMAT};
-    memcpy(m.digest, s->index.digest, sizeof m.digest);
-    snprintf(m.text, sizeof m.text, "%s", w->text);
-    struct buf b;
-    buf_init(&b, PLANE_BODY_SMALL);
-    msg_weights_put(&b, &m);
-    sched_send(s, w->member, MSG_WEIGHTS, &b);
-    buf_fini(&b);
-    n->weights = ok;
-    if (!ok)
-        snprintf(n->why, sizeof n->why, "%s", w->text);
-    else
-        assign_node(s, (uint32_t)(n - s->nodes));
-}
-
-static void send_to_round(struct sched *s, uint16_t type, const struct buf *b)
-{
-    for (uint32_t i = 0; i < s->weights.n_nodes; i++)
-        if (s->weights.nodes[i].state == WEIGHTS_IN_ROUND)
-            sched_send(s, s->weights.nodes[i].member, type, b);
-}
-
-static void begin_round(struct sched *s)
-{
-    struct weights *w = &s->weights;
-    struct buf members, b;
-    buf_init(&members, 8 * MSG_MAX_MEMBERS);
-    buf_init(&b, INDEX_MAX_BYTES);
-    struct msg_round m = {.round = w->round,
-                          .n_segments = w->n_segments,
-                          .missing = w->missing,
-                          .n_tensors = s->n_offsets,
-                          .file_offsets = s->offsets};
-    for (uint32_t i = 0; i < w->n_nodes; i++) {
-        if (w->nodes[i].state != WEIGHTS_IN_ROUND)
-            continue;
-        buf_u32(&members, w->nodes[i].member);
-        buf_u32(&members, w->nodes[i].rack);
-        m.n_members++;
-    }
-    m.members = members.data;
-    memcpy(m.digest, s->index.digest, sizeof m.digest);
-    snprintf(m.pack_path, sizeof m.pack_path, "%s", s->wish.pack_path);
-    msg_round_put(&b, &m);
-    send_to_round(s, MSG_ROUND, &b);
-    buf_fini(&b);
-    buf_fini(&members);
-}
-
-static void give_up_round(struct sched *s)
-{
-    struct msg_weights m = {.code = ERR_AGAIN};
-    memcpy(m.digest, s->index.digest, sizeof m.digest);
-    snprintf(m.text, sizeof m.text, "a node of the broadcast round was lost");
-    struct buf b;
-    buf_init(&b, PLANE_BODY_SMALL);
-    msg_weights_put(&b, &m);
-    send_to_round(s, MSG_WEIGHTS, &b);
-    buf_fini(&b);
-}
-
-static void run_weights(struct sched *s, uint64_t now_us)
-{
-    uint32_t which;
-    enum weights_action act;
-    while (s->placed && (act = weights_next(&s->weights, now_us, &which)) != WEIGHTS_WAIT) {
-        if (act == WEIGHTS_TELL)
-            tell_weights(s, which);
-        else if (act == WEIGHTS_ROUND)
-            begin_round(s);
-        else
-            give_up_round(s);
-    }
+    if (!s->packed)
+        return;
+    weights_lose(&s->weights, n->member);
+    if (!n->weights && !n->why[0])
+        snprintf(n->why, sizeof n->why, "lost before it had the weights");
 }
 
 void sched_pack(struct sched *s, const void *index, size_t index_bytes, const void *meta,
                 size_t meta_bytes, const void *offsets, uint32_t n_tensors, uint64_t now_us)
 {
     struct err e = ERR_INIT;
+    if (s->packed || s->state != SERVICE_STARTING)
+        return; /* too late: the start deadline came first, or the end */
     uint32_t *members = calloc(2 * (size_t)s->n_nodes + 1, sizeof *members);
     int rc = members ? 0 : err_set(&e, ERR_NOMEM, "no memory for %u nodes", s->n_nodes);
     if (!rc)
@@ -371,9 +276,9 @@ void sched_pack(struct sched *s, const void *index, size_t index_bytes, const vo
     s->packed = true;
     for (uint32_t i = 0; i < s->n_nodes; i++)
         if (!s->nodes[i].live)
-            weights_lose(&s->weights, s->nodes[i].member);
-    tell_model(s);
-    run_weights(s, now_us);
+            lose_weights(s, &s->nodes[i]);
+    sched_tell_model(s);
+    sched_run_weights(s, now_us);
     sched_judge(s, now_us);
 }
 
@@ -393,19 +298,17 @@ void sched_have(struct sched *s, const struct msg_have *h, uint64_t now_us)
     if (!s->packed || memcmp(h->digest, s->index.digest, sizeof h->digest) != 0)
         return;
     weights_have(&s->weights, h, now_us);
-    run_weights(s, now_us);
+    sched_run_weights(s, now_us);
     sched_judge(s, now_us);
 }
 
 void sched_heartbeat(struct sched *s, const struct msg_heartbeat *h, bool full, uint64_t now_us)
 {
-    struct sched_node *n = find_node(s, h->member);
+    struct sched_node *n = sched_find_node(s, h->member);
     if (!n || n->incarnation != h->incarnation)
         return;
     n->heard_us = now_us;
-    if (!n->live) { /* it was silent, not dead: the same process speaks again */
-        n->live = true;
-    }
+    n->live = true; /* if it was not: silent, not dead, the same process speaks again */
     for (uint32_t i = 0; full && i < h->n_replicas; i++) {
         const struct replica_load *l = &h->replicas[i];
         if (l->deployment != 1 || l->replica >= s->n_replicas)
@@ -419,21 +322,28 @@ void sched_heartbeat(struct sched *s, const struct msg_heartbeat *h, bool full, 
 
 void sched_lost(struct sched *s, uint32_t member, uint64_t now_us)
 {
-    struct sched_node *n = find_node(s, member);
+    struct sched_node *n = sched_find_node(s, member);
     if (n) {
         n->live = false;
-        if (s->packed)
-            weights_lose(&s->weights, member);
+        lose_weights(s, n);
         for (uint32_t r = 0; r < s->n_replicas; r++)
             if (&s->nodes[s->replicas[r].node] == n)
                 s->replicas[r].state = 0;
-        run_weights(s, now_us);
+        sched_run_weights(s, now_us);
         sched_judge(s, now_us);
         return;
     }
     for (uint32_t i = 0; i < s->n_routers; i++)
         if (s->routers[i] == member)
             s->routers[i] = s->routers[--s->n_routers];
+}
+
+void sched_router_up(struct sched *s, uint32_t member)
+{
+    add_router(s, member);
+    if (s->packed)
+        sched_tell_model_to(s, member);
+    sched_tell_service(s, member);
 }
 
 void sched_tick(struct sched *s, uint64_t now_us)
@@ -445,7 +355,7 @@ void sched_tick(struct sched *s, uint64_t now_us)
         if (n->live && s->wish.suspect_us && now_us > n->heard_us + s->wish.suspect_us)
             n->live = false; /* suspect: counts as missing until it is heard again */
     }
-    run_weights(s, now_us);
+    sched_run_weights(s, now_us);
     sched_judge(s, now_us);
 }
 

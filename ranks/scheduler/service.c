@@ -140,6 +140,10 @@ static void judge_start(struct sched *s, uint32_t n_ready, uint32_t n_coming, ui
 void sched_judge(struct sched *s, uint64_t now_us)
 {
     uint32_t n_ready = count_ready(s), n_coming = 0;
+    if (s->state == SERVICE_STARTING && s->begun && !s->placed &&
+        now_us >= s->begun_us + s->wish.start_deadline_us)
+        sched_fail(s, "the pack could not be opened before the start deadline: its file system "
+                      "does not answer");
     for (uint32_t i = 0; i < s->n_replicas; i++)
         n_coming += s->replicas[i].state != REPLICA_READY && may_come(s, &s->replicas[i]);
     if (s->state == SERVICE_STARTING && s->placed)

@@ -20,12 +20,12 @@ static bool bit(const uint8_t *bits, uint32_t i)
     return bits[i / 8] >> (i % 8) & 1;
 }
 
-static bool bits_full(const struct weights *w, const uint8_t *bits)
+static uint32_t count_bits(const struct weights *w, const uint8_t *bits)
 {
+    uint32_t n = 0;
     for (uint32_t s = 0; s < w->n_segments; s++)
-        if (!bit(bits, s))
-            return false;
-    return true;
+        n += bit(bits, s);
+    return n;
 }
 
 static struct weights_node *find(struct weights *w, uint32_t member)
@@ -86,7 +86,8 @@ static void fail(struct weights_node *node, const char *text)
 /* What another try on the same node could not mend. */
 static bool is_final(int code)
 {
-    return code == ERR_LIMIT || code == ERR_SYS || code == ERR_CONFIG || code == ERR_NOMEM;
+    return code == ERR_LIMIT || code == ERR_SYS || code == ERR_CONFIG || code == ERR_NOMEM ||
+           code == ERR_PROTO;
 }
 
 void weights_have(struct weights *w, const struct msg_have *h, uint64_t now_us)
@@ -95,7 +96,12 @@ void weights_have(struct weights *w, const struct msg_have *h, uint64_t now_us)
     if (!node || !node->live || node->state == WEIGHTS_COMPLETE || node->state == WEIGHTS_FAILED)
         return;
     if (h->round != (node->state == WEIGHTS_IN_ROUND ? w->round : 0))
-        return;                  /* an answer to a round that was given up */
+        return; /* an answer to a round that was given up */
+    if (h->code &&
+        h->round == 0) { /* its cache: without one it would only hold up the rounds of others */
+        fail(node, h->text);
+        return;
+    }
     if (h->code == ERR_FORMAT) { /* the pack itself is wrong: no other node will read it better */
         for (uint32_t i = 0; i < w->n_nodes; i++)
             if (w->nodes[i].state != WEIGHTS_COMPLETE && w->nodes[i].state != WEIGHTS_FAILED)
@@ -117,10 +123,8 @@ void weights_have(struct weights *w, const struct msg_have *h, uint64_t now_us)
         return;
     }
     memcpy(node->have, h->bits, bits_bytes(w));
-    if (bits_full(w, node->have))
-        node->state = WEIGHTS_COMPLETE;
-    else
-        node->state = WEIGHTS_INCOMPLETE;
+    node->n_have = count_bits(w, node->have);
+    node->state = node->n_have == w->n_segments ? WEIGHTS_COMPLETE : WEIGHTS_INCOMPLETE;
     if (h->code)
         snprintf(node->text, sizeof node->text, "%s", h->text);
     (void)now_us;
@@ -215,8 +219,7 @@ double weights_progress(const struct weights *w)
         if (!w->nodes[i].live)
             continue;
         all += w->n_segments;
-        for (uint32_t s = 0; w->nodes[i].have && s < w->n_segments; s++)
-            held += bit(w->nodes[i].have, s);
+        held += w->nodes[i].n_have;
     }
     return all ? (double)held / (double)all : 0;
 }

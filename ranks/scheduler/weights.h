@@ -2,7 +2,7 @@
  *
  * Every worker says once what its cache holds (MSG_HAVE, round 0). Nodes that hold all are complete at once. The rest go through rounds: all live,
  * healthy, incomplete nodes take part, and the segments that any of them misses are sent. After a round each reports again. A node that
- * cannot go on (full disk) leaves with its reason; a pack whose bytes are wrong fails all. Rounds are few: WEIGHTS_MAX_ROUNDS.
+ * cannot go on (full disk, no cache, a pack it cannot read) leaves with its reason; a pack whose bytes are wrong fails all. Rounds are few: WEIGHTS_MAX_ROUNDS.
  */
 #ifndef EXA_RANKS_SCHEDULER_WEIGHTS_H
 #define EXA_RANKS_SCHEDULER_WEIGHTS_H
@@ -30,6 +30,7 @@ struct weights_node {
     bool told;                 /* the outcome (complete or failed) was handed out by weights_next */
     uint8_t state;             /* enum weights_state */
     uint8_t *have;             /* owned bits, NULL until known */
+    uint32_t n_have;           /* bits set there */
     char text[MSG_TEXT_BYTES]; /* why it failed */
 };
 

@@ -119,7 +119,7 @@ static void start(struct bench *b, int *argc, char ***argv)
     struct err e = ERR_INIT;
     uint64_t t[5];
     t[0] = clock_now_us();
-    if (world_init(&b->w, argc, argv, &e))
+    if (world_init(&b->w, argc, argv, WAIT_US, &e))
         die("init", &e);
     t[1] = clock_now_us();
     MPI_Barrier(MPI_COMM_WORLD);
@@ -134,7 +134,7 @@ static void start(struct bench *b, int *argc, char ***argv)
         die("prepare", &e);
     MPI_Barrier(MPI_COMM_WORLD);
     t[4] = clock_now_us();
-    if (world_detach(b->w, &e))
+    if (world_detach(b->w, WAIT_US, &e))
         die("detach", &e);
     if (world_rank(b->w) == 0)
         printf("start of %u ranks: init %.1f ms, warm-up %.1f ms, communicators %.1f ms, "

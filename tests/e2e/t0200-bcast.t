@@ -97,6 +97,7 @@ ok "$(is "$(lines "have $((segments - 1)) of $segments")" 6 >&2; echo $?)" 'and 
 # no pack, a cut one, a file system that hangs
 run none --racks 0,0,1,1,2,2 --rounds 1 --pack "$work/none"
 ok "$(is "$(lines 'rc SYS .*/none.*No such file')" 6 >&2; echo $?)" 'a missing pack is named on all ranks'
+ok "$(is "$(lines 'mine 1')" 3 >&2; echo $?)" 'and those that could not read it know that it is their own trouble'
 head -c 40000000 "$work/pack/pack" > "$work/cut"
 run cut --racks 0,0,1,1,2,2 --rounds 1 --pack "$work/cut"
 ok "$(is "$(lines 'rc FORMAT .*the file ends')" 6 >&2; echo $?)" 'a cut pack is named on all ranks'

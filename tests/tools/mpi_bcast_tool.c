@@ -198,9 +198,9 @@ static void run_round(struct run *t, uint32_t round, const uint8_t *missing,
         rc = bcast_round_run(t->w, &r, writer, NULL, &stats, &e);
     fprintf(t->result,
             "round %u rc %s missing %" PRIu64 " read %" PRIu64 " received %" PRIu64
-            " have %u of %u us %" PRIu64 " text %s\n",
+            " have %u of %u us %" PRIu64 " mine %d text %s\n",
             round, rc ? err_name(rc) : "OK", missing_bytes, stats.bytes_read, stats.bytes_received,
-            count_have(t), t->index.n_segments, stats.us_total, e.text);
+            count_have(t), t->index.n_segments, stats.us_total, stats.mine, e.text);
     fflush(t->result);
 }
 
@@ -260,7 +260,7 @@ static void start_world(struct run *t, int *argc, char ***argv)
 {
     struct err e = ERR_INIT;
     uint64_t t0 = clock_now_us();
-    if (world_init(&t->w, argc, argv, &e))
+    if (world_init(&t->w, argc, argv, WAIT_US, &e))
         die("world_init", &e);
     t->rank = world_rank(t->w);
     t->size = world_size(t->w);
@@ -274,7 +274,7 @@ static void start_world(struct run *t, int *argc, char ***argv)
     prepare(t);
     barrier(t, "warm");
     uint64_t t4 = clock_now_us();
-    if (world_detach(t->w, &e) || world_detach(t->w, &e))
+    if (world_detach(t->w, WAIT_US, &e) || world_detach(t->w, WAIT_US, &e))
         die("world_detach", &e);
     barrier(t, "detached");
     char path[512];

@@ -284,6 +284,84 @@ static void test_one_full_disk_degrades(void **state)
     end(&f);
 }
 
+/* A file system that does not answer: the start deadline holds for the pack too. */
+static void test_pack_that_never_opens(void **state)
+{
+    struct fixture f;
+    begin(&f, 0, 0);
+    f.now += 99 * SECOND;
+    sched_tick(f.s, f.now);
+    assert_int_equal(service(&f).state, SERVICE_STARTING);
+    f.now += 2 * SECOND;
+    sched_tick(f.s, f.now);
+    assert_true(failed(f.s));
+    assert_non_null(strstr(service(&f).progress, "pack could not be opened"));
+    sched_actions_clear(sched_actions(f.s));
+    pack(&f); /* it came after all */
+    assert_int_equal(service(&f).state, SERVICE_FAILED);
+    assert_int_equal(count(f.s, MSG_MODEL, UINT32_MAX), 0);
+    end(&f);
+}
+
+/* The model's metadata has MiB: one copy of it, not one for each of thousands of members. */
+static void test_members_share_the_body(void **state)
+{
+    struct fixture f;
+    begin(&f, 0, 0);
+    pack(&f);
+    struct sched_actions *a = sched_actions(f.s);
+    size_t at = SIZE_MAX;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < a->n; i++) {
+        if (a->list[i].kind != SCHED_SEND || a->list[i].type != MSG_MODEL)
+            continue;
+        assert_true(at == SIZE_MAX || at == a->list[i].at);
+        at = a->list[i].at;
+        n++;
+    }
+    assert_int_equal(n, N_WORKERS + 1);
+    end(&f);
+}
+
+static void test_router_that_comes_back(void **state)
+{
+    struct fixture f;
+    uint32_t owners[N_WORKERS];
+    begin(&f, 0, 0);
+    all_ready(&f, owners);
+    sched_lost(f.s, ROUTER, f.now);
+    sched_actions_clear(sched_actions(f.s));
+    beat(&f, owners[2], 2, REPLICA_FAILED);
+    assert_int_equal(count(f.s, MSG_SERVICE, ROUTER), 0);
+    sched_router_up(f.s, ROUTER);
+    assert_int_equal(count(f.s, MSG_MODEL, ROUTER), 1);
+    assert_int_equal(count(f.s, MSG_SERVICE, ROUTER), 1);
+    sched_actions_clear(sched_actions(f.s));
+    sched_router_up(f.s, ROUTER); /* twice: still one listener */
+    sched_actions_clear(sched_actions(f.s));
+    beat(&f, owners[2], 2, REPLICA_READY);
+    assert_int_equal(count(f.s, MSG_SERVICE, ROUTER), 1);
+    end(&f);
+}
+
+/* Lost before it had the weights, heard again: it cannot serve, and nobody waits for it. */
+static void test_back_without_weights(void **state)
+{
+    struct fixture f;
+    begin(&f, 0, 3);
+    pack(&f);
+    sched_lost(f.s, FIRST_WORKER, f.now);
+    for (uint32_t i = 1; i < N_WORKERS; i++)
+        have(&f, FIRST_WORKER + i, 1, 0, "");
+    beat(&f, FIRST_WORKER, 99, REPLICA_READY);
+    for (uint32_t r = 0; r < N_WORKERS; r++)
+        if (owner_of(&f, r) != UINT32_MAX)
+            beat(&f, owner_of(&f, r), r, REPLICA_READY);
+    assert_int_equal(service(&f).state, SERVICE_DEGRADED);
+    assert_non_null(strstr(service(&f).progress, "before it had the weights"));
+    end(&f);
+}
+
 static void test_placement_spreads(void **state)
 {
     struct placement_node nodes[6];
@@ -318,6 +396,10 @@ int main(void)
         cmocka_unit_test(test_deadline_decides),
         cmocka_unit_test(test_hopeless_fails_at_once),
         cmocka_unit_test(test_one_full_disk_degrades),
+        cmocka_unit_test(test_pack_that_never_opens),
+        cmocka_unit_test(test_members_share_the_body),
+        cmocka_unit_test(test_router_that_comes_back),
+        cmocka_unit_test(test_back_without_weights),
         cmocka_unit_test(test_placement_spreads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

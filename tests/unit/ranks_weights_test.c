@@ -116,6 +116,42 @@ static void test_full_disk_is_that_node_only(void **state)
     weights_fini(&w);
 }
 
+/* Its cache cannot be opened, for whatever reason: it stays out, or each round would wait for it in vain. */
+static void test_no_cache_is_that_node_only(void **state)
+{
+    static const int CODES[] = {ERR_TIMEOUT, ERR_FORMAT, ERR_AGAIN, ERR_PROTO};
+    for (size_t i = 0; i < sizeof CODES / sizeof CODES[0]; i++) {
+        struct weights w;
+        uint32_t which;
+        make(&w);
+        have(&w, 3, 0, 0, CODES[i], "another job fills the image");
+        expect_told(&w, 3, WEIGHTS_FAILED);
+        for (uint32_t m = 4; m <= 6; m++)
+            have(&w, m, 0, 0, 0, "");
+        assert_int_equal(weights_next(&w, SECOND, &which), WEIGHTS_ROUND);
+        assert_int_equal(weights_find(&w, 3)->state, WEIGHTS_FAILED);
+        assert_int_equal(weights_find(&w, 4)->state, WEIGHTS_IN_ROUND);
+        weights_fini(&w);
+    }
+}
+
+static void test_reader_that_cannot_read_stays_out(void **state)
+{
+    struct weights w;
+    uint32_t which;
+    make(&w);
+    for (uint32_t m = 3; m <= 6; m++)
+        have(&w, m, 0, 0, 0, "");
+    assert_int_equal(weights_next(&w, SECOND, &which), WEIGHTS_ROUND);
+    have(&w, 3, 1, 2, ERR_SYS, "pack /p.h5: cannot open");
+    for (uint32_t m = 4; m <= 6; m++)
+        have(&w, m, 1, 2, ERR_PEER, "pack /p.h5: cannot open");
+    expect_told(&w, 3, WEIGHTS_FAILED);
+    assert_int_equal(weights_next(&w, SECOND, &which), WEIGHTS_ROUND);
+    assert_int_equal(weights_find(&w, 4)->state, WEIGHTS_IN_ROUND);
+    weights_fini(&w);
+}
+
 static void test_bad_pack_fails_all(void **state)
 {
     struct weights w;
@@ -160,6 +196,8 @@ int main(void)
         cmocka_unit_test(test_round_sends_only_what_is_missing),
         cmocka_unit_test(test_loss_gives_up_and_survivors_go_on),
         cmocka_unit_test(test_full_disk_is_that_node_only),
+        cmocka_unit_test(test_no_cache_is_that_node_only),
+        cmocka_unit_test(test_reader_that_cannot_read_stays_out),
         cmocka_unit_test(test_bad_pack_fails_all),
         cmocka_unit_test(test_rounds_and_waits_end),
     };

@@ -1,0 +1,126 @@
+/* The end of a service: routers drain, workers follow, the scheduler is last and its last word is in the file. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "ranks_fixture.h"
+
+#include <signal.h>
+
+static struct test_world *world_serving(void)
+{
+    struct test_world *w = world_make();
+    world_start_to(w, BOOT_DETACHED);
+    for (uint32_t r = WORLD_FIRST_WORKER; r < WORLD_RANKS; r++)
+        WORLD_AWAIT(w, w->d[r]->members[WORLD_ROUTER].up);
+    return w;
+}
+
+/* Ranks that were told to leave are gone. */
+static void bury(struct test_world *w)
+{
+    world_turn(w);
+    for (uint32_t r = 0; r < WORLD_RANKS; r++)
+        if (w->word[r] && !w->dead[r])
+            world_kill(w, r);
+}
+
+static uint32_t n_left(const struct test_world *w)
+{
+    uint32_t n = 0;
+    for (uint32_t r = 0; r < WORLD_RANKS; r++)
+        n += w->word[r] && w->word[r]->kind == TASK_LEAVE && w->word[r]->status == 0;
+    return n;
+}
+
+static void test_one_signal_ends_all(void **state)
+{
+    struct test_world *w = world_serving();
+    ending_signal(w->d[WORLD_RANKS - 1], SIGUSR1); /* any rank will do */
+    WORLD_AWAIT(w, w->d[0]->draining && w->d[WORLD_ROUTER]->draining && w->d[2]->draining);
+    uint64_t until = clock_now_us() + WORLD_PATIENCE_US;
+    while (n_left(w) < WORLD_RANKS) {
+        bool scheduler_first = w->word[0] && n_left(w) < WORLD_RANKS - 1;
+        assert_false(scheduler_first);
+        bury(w);
+        assert_true(clock_now_us() < until);
+    }
+    assert_string_equal(w->state, "STOPPED");
+}
+
+static void test_last_word_waits_for_the_one_before(void **state)
+{
+    struct test_world *w = world_serving();
+    world_turn(w);
+    w->hold = true;
+    daemon_drain(w->d[0], 1000, "asked to");
+    WORLD_AWAIT(w, w->publication); /* DRAINING, on a slow file system */
+    assert_string_equal(w->publication->endpoint.state, "DRAINING");
+    for (uint32_t r = 1; r < WORLD_RANKS; r++)
+        world_kill(w, r);
+    for (int i = 0; i < 100; i++)
+        world_turn(w);
+    assert_null(w->word[0]);
+    w->hold = false;
+    world_answer(w, w->publication);
+    WORLD_AWAIT(w, w->word[0]);
+    assert_int_equal(w->word[0]->kind, TASK_LEAVE);
+    assert_string_equal(w->state, "STOPPED");
+}
+
+static void test_signal_while_starting(void **state)
+{
+    struct test_world *w = world_make();
+    world_start_to(w, BOOT_WARM);
+    ending_signal(w->d[0], SIGTERM);
+    ending_signal(w->d[3], SIGTERM);
+    world_turn(w);
+    assert_int_equal(w->word[0]->kind, TASK_ABORTED);
+    assert_int_equal(w->word[0]->err.code, ERR_CANCELED);
+    assert_int_equal(w->word[0]->a.len, 0); /* no node is to blame for it */
+    assert_int_equal(w->word[3]->kind, TASK_ABORTED);
+}
+
+/* SIGTERM after SIGUSR1: Slurm kills soon. The shorter grace reaches everybody, and a longer one does not lengthen it. */
+static void test_shorter_grace_wins(void **state)
+{
+    struct test_world *w = world_serving();
+    daemon_drain(w->d[0], 3600000, "a long one");
+    WORLD_AWAIT(w, w->d[3]->draining);
+    uint64_t was = w->d[3]->drain_deadline_us;
+    daemon_drain(w->d[0], 60000, "a short one");
+    WORLD_AWAIT(w, w->d[3]->drain_deadline_us < was);
+    was = w->d[3]->drain_deadline_us;
+    daemon_drain(w->d[3], 3600000, "a long one again");
+    assert_int_equal(w->d[3]->drain_deadline_us, was);
+}
+
+/* Without a scheduler this service will never be ready: it ends at the start deadline, with an error, and not before. */
+static void test_orphans_end(void **state)
+{
+    struct test_world *w = world_serving();
+    world_kill(w, 0);
+    for (int i = 0; i < 100; i++)
+        world_turn(w);
+    assert_false(w->d[WORLD_ROUTER]->draining);
+    w->d[WORLD_ROUTER]->config->start_deadline_s = 0;
+    WORLD_AWAIT(w, w->word[WORLD_ROUTER]);
+    assert_int_equal(w->word[WORLD_ROUTER]->kind, TASK_LEAVE);
+    assert_int_equal(w->word[WORLD_ROUTER]->status, 1);
+    for (uint32_t r = WORLD_FIRST_WORKER; r < WORLD_RANKS; r++)
+        WORLD_AWAIT(w, w->word[r]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_one_signal_ends_all),
+        cmocka_unit_test(test_last_word_waits_for_the_one_before),
+        cmocka_unit_test(test_signal_while_starting),
+        cmocka_unit_test(test_shorter_grace_wins),
+        cmocka_unit_test(test_orphans_end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
