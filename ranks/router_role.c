@@ -10,7 +10,8 @@
 #include <string.h>
 
 enum {
-    DOWN_FACTOR = 3 /* silent for so many times the suspect time: its requests end with an error */
+    DOWN_FACTOR = 3, /* silent for so many times the suspect time: its requests end with an error */
+    PAUSE_US = 1000000, /* ticks come each 100 ms: a longer gap is this process's own pause */
 };
 
 struct beat_memory { /* the last whole heartbeat of a worker: a leader later says only "alive" */
@@ -25,6 +26,7 @@ struct router_role {
     uint32_t suspect_ms;
     struct msg_heartbeat beat;
     struct beat_memory *beats; /* owned [n_ranks] */
+    uint64_t ticked_us;
 };
 
 static int link_submit(void *ctx, uint32_t worker, const void *body, size_t n, struct err *e)
@@ -114,6 +116,7 @@ static void take_beat(struct router_role *r, const struct msg_heartbeat *h, bool
             return;
         log_info("router: worker %u on %s is heard again", h->member, d->members[h->member].host);
         m->down = false;
+        m->last->seq = h->seq; /* the table has seen the older number and would drop it */
         router_on_heartbeat(r->router, m->last, true, m->heard_us);
         return;
     }
@@ -183,8 +186,13 @@ void router_role_up(struct router_role *r, uint32_t member)
 
 void router_role_tick(struct router_role *r, uint64_t now_us)
 {
+    /* Whoever was stopped itself has heard nobody meanwhile: that is no silence of the workers. */
+    uint64_t gap_us = r->ticked_us ? now_us - r->ticked_us : 0;
+    r->ticked_us = now_us;
     for (uint32_t m = 0; m < r->d->n_ranks; m++) {
         struct beat_memory *b = &r->beats[m];
+        if (gap_us > PAUSE_US && b->heard_us)
+            b->heard_us += gap_us;
         if (!b->down && b->heard_us && now_us > b->heard_us + 1000ull * DOWN_FACTOR * r->suspect_ms)
             set_down(r, m, "it has been silent for too long");
     }
