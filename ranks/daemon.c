@@ -106,6 +106,8 @@ static void on_peer_up(void *ctx, const struct plane_peer *peer)
     members_up(d, peer);
     if (!d->serving)
         return;
+    if (d->scheduler)
+        scheduler_role_up(d->scheduler, peer);
     if (d->router)
         router_role_up(d->router, peer->member);
     if (d->worker)

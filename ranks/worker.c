@@ -298,6 +298,10 @@ static void take_assign(struct worker *w, const struct msg_assign *a)
     struct replica *old = find_replica(w, a->deployment, a->replica);
     if (old && replica_epoch(old) >= a->epoch)
         return;
+    for (uint32_t i = 0; i < w->n_pending; i++)
+        if (w->pending[i].deployment == a->deployment && w->pending[i].replica == a->replica &&
+            w->pending[i].epoch >= a->epoch)
+            return; /* said again after a lost link */
     if (w->n_pending == PENDING_MAX) {
         log_error("worker: more than %d assignments wait, replica %u is dropped", PENDING_MAX,
                   a->replica);

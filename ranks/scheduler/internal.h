@@ -12,10 +12,10 @@ struct sched_node { /* a worker */
     uint64_t incarnation;
     uint32_t rack;
     char host[MSG_HOST_BYTES];
-    bool live;
-    uint64_t heard_us;
-    bool weights;             /* holds the image */
-    char why[MSG_TEXT_BYTES]; /* what keeps it from serving; "" */
+    bool live, unlinked;        /* unlinked: the link to it was lost and has not come back */
+    uint64_t heard_us, gone_us; /* gone_us: since when it is not live */
+    bool weights;               /* holds the image */
+    char why[MSG_TEXT_BYTES];   /* what keeps it from serving; "" */
 };
 
 struct sched_replica {
@@ -32,7 +32,7 @@ struct sched {
     uint32_t *routers; /* owned member ids */
     uint32_t n_routers, routers_cap;
     bool begun, packed, placed;
-    uint64_t begun_us;
+    uint64_t begun_us, ticked_us;
     /* the pack */
     struct model_index index;
     uint8_t *index_bytes, *meta_bytes, *offsets; /* owned */

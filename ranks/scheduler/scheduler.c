@@ -13,6 +13,8 @@ enum {
     BODIES_MAX_BYTES =
         1 << 30, /* models' metadata to every member of a large world; freed at each clear */
     FIRST_EPOCH = 1,
+    PAUSE_US =
+        1000000, /* ticks come several times a second: a longer gap is this process's own pause */
 };
 
 int sched_create(struct sched **out, const struct sched_wish *wish, struct err *e)
@@ -110,18 +112,27 @@ void sched_tell_service(struct sched *s, uint32_t router)
     buf_fini(&b);
 }
 
+static bool add_router(struct sched *s, uint32_t member)
+{
+    for (uint32_t i = 0; i < s->n_routers; i++)
+        if (s->routers[i] == member)
+            return true;
+    if (s->n_routers == s->routers_cap) {
+        uint32_t cap = s->routers_cap ? 2 * s->routers_cap : 8;
+        uint32_t *grown = realloc(s->routers, cap * sizeof *grown);
+        if (!grown)
+            return false;
+        s->routers = grown;
+        s->routers_cap = cap;
+    }
+    s->routers[s->n_routers++] = member;
+    return true;
+}
+
 void sched_register(struct sched *s, const struct msg_register *m, uint32_t rack, uint64_t now_us)
 {
     if (m->role == ROLE_ROUTER) {
-        if (s->n_routers == s->routers_cap) {
-            uint32_t cap = s->routers_cap ? 2 * s->routers_cap : 8;
-            uint32_t *grown = realloc(s->routers, cap * sizeof *grown);
-            if (!grown)
-                return;
-            s->routers = grown;
-            s->routers_cap = cap;
-        }
-        s->routers[s->n_routers++] = m->member;
+        add_router(s, m->member);
         return;
     }
     if (m->role != ROLE_WORKER || find_node(s, m->member))
@@ -221,7 +232,7 @@ static int take_pack(struct sched *s, const void *index, size_t index_bytes, con
     return 0;
 }
 
-static void tell_model(struct sched *s)
+static void put_model(struct sched *s, struct buf *b)
 {
     struct msg_model m = {.deployment = 1,
                           .version = 1,
@@ -231,9 +242,14 @@ static void tell_model(struct sched *s)
                           .meta = s->meta_bytes,
                           .meta_bytes = (uint32_t)s->meta_n};
     snprintf(m.name, sizeof m.name, "%s", s->model_name);
+    buf_init(b, BODIES_MAX_BYTES);
+    msg_model_put(b, &m);
+}
+
+static void tell_model(struct sched *s)
+{
     struct buf b;
-    buf_init(&b, BODIES_MAX_BYTES);
-    msg_model_put(&b, &m);
+    put_model(s, &b);
     for (uint32_t i = 0; i < s->n_routers; i++)
         sched_send(s, s->routers[i], MSG_MODEL, &b);
     for (uint32_t i = 0; i < s->n_nodes; i++)
@@ -421,7 +437,10 @@ void sched_lost(struct sched *s, uint32_t member, uint64_t now_us)
 {
     struct sched_node *n = find_node(s, member);
     if (n) {
+        if (n->live)
+            n->gone_us = now_us;
         n->live = false;
+        n->unlinked = true;
         if (s->packed)
             weights_lose(&s->weights, member);
         for (uint32_t r = 0; r < s->n_replicas; r++)
@@ -436,14 +455,64 @@ void sched_lost(struct sched *s, uint32_t member, uint64_t now_us)
             s->routers[i] = s->routers[--s->n_routers];
 }
 
+/* What was sent while the link was down never arrived. Members drop what they know already. */
+static void tell_again(struct sched *s, struct sched_node *n, uint64_t now_us)
+{
+    if (n->weights) {
+        assign_node(s, (uint32_t)(n - s->nodes));
+    } else if (!n->why[0]) {
+        struct buf b;
+        put_model(s, &b);
+        sched_send(s, n->member, MSG_MODEL, &b);
+        buf_fini(&b);
+        weights_return(&s->weights, n->member, now_us);
+    }
+}
+
+void sched_returned(struct sched *s, uint32_t member, uint64_t incarnation, uint64_t now_us)
+{
+    struct sched_node *n = find_node(s, member);
+    if (n) {
+        if (n->incarnation != incarnation || !n->unlinked)
+            return;
+        n->unlinked = false;
+        n->live = true;
+        n->heard_us = now_us;
+        if (s->packed)
+            tell_again(s, n, now_us);
+    }
+    run_weights(s, now_us);
+    sched_judge(s, now_us);
+}
+
+void sched_router_returned(struct sched *s, uint32_t member)
+{
+    if (!add_router(s, member))
+        return;
+    if (s->packed) {
+        struct buf b;
+        put_model(s, &b);
+        sched_send(s, member, MSG_MODEL, &b);
+        buf_fini(&b);
+    }
+    sched_tell_service(s, member);
+}
+
 void sched_tick(struct sched *s, uint64_t now_us)
 {
     if (!s->begun)
         return;
+    /* Whoever was stopped itself has heard nobody meanwhile: that is no silence of the workers. */
+    uint64_t gap_us = s->ticked_us ? now_us - s->ticked_us : 0;
+    s->ticked_us = now_us;
     for (uint32_t i = 0; i < s->n_nodes; i++) {
         struct sched_node *n = &s->nodes[i];
-        if (n->live && s->wish.suspect_us && now_us > n->heard_us + s->wish.suspect_us)
+        if (gap_us > PAUSE_US)
+            n->heard_us += gap_us;
+        if (n->live && s->wish.suspect_us && now_us > n->heard_us + s->wish.suspect_us) {
             n->live = false; /* suspect: counts as missing until it is heard again */
+            n->gone_us = now_us;
+        }
     }
     run_weights(s, now_us);
     sched_judge(s, now_us);

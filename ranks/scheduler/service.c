@@ -9,13 +9,16 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NAMED_MAX = 6 };
+enum {
+    NAMED_MAX = 6,
+    RETURN_US = 20 * 1000000, /* a node that is out of reach may come back: a cut cable, a pause */
+};
 
 /* Can this replica still become ready without anybody's help? */
-static bool may_come(const struct sched *s, const struct sched_replica *r)
+static bool may_come(const struct sched *s, const struct sched_replica *r, uint64_t now_us)
 {
     const struct sched_node *n = &s->nodes[r->node];
-    return n->live && !n->why[0] && r->state != REPLICA_BROKEN;
+    return (n->live || now_us < n->gone_us + RETURN_US) && !n->why[0] && r->state != REPLICA_BROKEN;
 }
 
 static const char *replica_trouble(const struct sched *s, const struct sched_replica *r)
@@ -141,7 +144,7 @@ void sched_judge(struct sched *s, uint64_t now_us)
 {
     uint32_t n_ready = count_ready(s), n_coming = 0;
     for (uint32_t i = 0; i < s->n_replicas; i++)
-        n_coming += s->replicas[i].state != REPLICA_READY && may_come(s, &s->replicas[i]);
+        n_coming += s->replicas[i].state != REPLICA_READY && may_come(s, &s->replicas[i], now_us);
     if (s->state == SERVICE_STARTING && s->placed)
         judge_start(s, n_ready, n_coming, now_us);
     else if (s->state == SERVICE_READY && n_ready < s->n_replicas)

@@ -210,6 +210,53 @@ static void test_silence_is_suspicion(void **state)
     end(&f);
 }
 
+/* The scheduler's own pause is nobody's silence; a node out of reach at the start may come back, for a while. */
+static void test_pauses_and_returns(void **state)
+{
+    struct fixture f;
+    uint32_t owners[N_WORKERS];
+    begin(&f, 0, 0);
+    all_ready(&f, owners);
+    sched_tick(f.s, f.now);
+    f.now += 30 * SECOND;
+    sched_tick(f.s, f.now);
+    assert_int_equal(service(&f).n_ready, N_WORKERS);
+    end(&f);
+
+    begin(&f, 0, 0);
+    pack(&f);
+    for (uint32_t i = 1; i < N_WORKERS; i++)
+        have(&f, FIRST_WORKER + i, 1, 0, "");
+    sched_lost(f.s, FIRST_WORKER, f.now);     /* before it said what it holds */
+    sched_lost(f.s, FIRST_WORKER + 1, f.now); /* with its assignment on the way */
+    sched_lost(f.s, ROUTER, f.now);
+    assert_int_equal(service(&f).state, SERVICE_STARTING);
+    f.now += 10 * SECOND;
+    sched_actions_clear(sched_actions(f.s));
+    sched_returned(f.s, FIRST_WORKER, 99, f.now); /* another process */
+    assert_int_equal(count(f.s, MSG_MODEL, FIRST_WORKER), 0);
+    sched_returned(f.s, FIRST_WORKER, 10, f.now);
+    assert_int_equal(count(f.s, MSG_MODEL, FIRST_WORKER), 1);
+    sched_returned(f.s, FIRST_WORKER + 1, 11, f.now);
+    assert_int_equal(count(f.s, MSG_ASSIGN, FIRST_WORKER + 1), 1);
+    sched_router_returned(f.s, ROUTER);
+    assert_int_equal(count(f.s, MSG_MODEL, ROUTER), 1);
+    assert_int_equal(count(f.s, MSG_SERVICE, ROUTER), 1);
+    have(&f, FIRST_WORKER, 1, 0, "");
+    assert_int_equal(count(f.s, MSG_ASSIGN, FIRST_WORKER), 1);
+    sched_actions_clear(sched_actions(f.s));
+    sched_lost(f.s, FIRST_WORKER, f.now);
+    for (uint32_t at = 0; at <= 25; at += 5) {
+        for (uint32_t i = 1; i < N_WORKERS; i++)
+            for (uint32_t r = 0; r < N_WORKERS; r++)
+                beat(&f, FIRST_WORKER + i, r, REPLICA_READY); /* its own one counts */
+        sched_tick(f.s, f.now);
+        assert_int_equal(service(&f).state, at < 20 ? SERVICE_STARTING : SERVICE_FAILED);
+        f.now += 5 * SECOND;
+    }
+    end(&f);
+}
+
 static void test_deadline_decides(void **state)
 {
     struct fixture f;
@@ -315,6 +362,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ready_then_degraded_then_ready),
         cmocka_unit_test(test_silence_is_suspicion),
+        cmocka_unit_test(test_pauses_and_returns),
         cmocka_unit_test(test_deadline_decides),
         cmocka_unit_test(test_hopeless_fails_at_once),
         cmocka_unit_test(test_one_full_disk_degrades),
