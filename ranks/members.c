@@ -6,6 +6,7 @@
 #include "base/version.h"
 #include "ranks/router_role.h"
 #include "ranks/scheduler_role.h"
+#include "ranks/start.h"
 #include "ranks/worker.h"
 
 #include <sched.h>
@@ -20,6 +21,8 @@ enum {
     ROSTER_MAX_BYTES = 64 << 20,
     RETRY_US = 2000000,
     SAY_WAITING_US = 5000000,
+    ABORT_LATE_US =
+        2000000, /* a mover that waits for a dead rank inside MPI would take the whole deadline */
 };
 
 int members_init(struct daemon *d, struct err *e)
@@ -40,11 +43,11 @@ int members_init(struct daemon *d, struct err *e)
 }
 
 /* blamed: the host that the job script holds responsible; NULL: those of the ranks that are missing */
-static void abort_start(struct daemon *d, int code, const char *why, const char *blamed)
+static struct task *abort_task(struct daemon *d, int code, const char *why, const char *blamed)
 {
     struct task *t = daemon_task(d, TASK_ABORTED);
     if (!t)
-        return;
+        return NULL;
     err_set(&t->err, code, "%s", why);
     if (blamed) /* for the blame file: hosts, one a line */
         buf_printf(&t->a, "%s\n", blamed);
@@ -52,7 +55,18 @@ static void abort_start(struct daemon *d, int code, const char *why, const char 
         for (uint32_t r = 0; r < d->n_ranks; r++)
             if (boot_is_missing(&d->boot, r))
                 buf_printf(&t->a, "%s\n", d->members[r].host);
-    daemon_give(d, t);
+    return t;
+}
+
+static void abort_start(struct daemon *d, int code, const char *why, const char *blamed)
+{
+    struct task *t = abort_task(d, code, why, blamed);
+    if (!d->aborted) {
+        d->aborted = abort_task(d, code, why, blamed);
+        d->abort_late_us = clock_now_us() + ABORT_LATE_US;
+    }
+    if (t)
+        daemon_give(d, t);
 }
 
 void members_abort(struct daemon *d, int code, const char *why)
@@ -147,6 +161,8 @@ static bool wants_link(struct daemon *d, uint32_t m)
         return false;
     if (m == SCHEDULER_MEMBER)
         return true;
+    if (d->role == ROLE_ROUTER) /* who tells a standby of the end when rank 0 is gone */
+        return d->members[m].role == ROLE_STANDBY;
     if (d->role != ROLE_WORKER)
         return false;
     if (d->members[m].role == ROLE_ROUTER)
@@ -397,6 +413,8 @@ static void check_start(struct daemon *d, uint64_t now_us)
 
 void members_tick(struct daemon *d, uint64_t now_us)
 {
+    if (d->aborted && now_us >= d->abort_late_us)
+        start_leave(d, d->aborted);
     if (d->rank == SCHEDULER_MEMBER && !d->serving)
         check_start(d, now_us);
     keep_links(d, now_us);

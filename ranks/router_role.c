@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "ranks/start.h"
 #include "router/router.h"
 
 #include <stdio.h>
@@ -11,6 +12,8 @@
 
 enum {
     DOWN_FACTOR = 3, /* silent for so many times the suspect time: its requests end with an error */
+    UNLED_US =
+        20 * 1000000,   /* without rank 0 before the service was ever up: it will not come up */
     PAUSE_US = 1000000, /* ticks come each 100 ms: a longer gap is this process's own pause */
 };
 
@@ -27,6 +30,8 @@ struct router_role {
     struct msg_heartbeat beat;
     struct beat_memory *beats; /* owned [n_ranks] */
     uint64_t ticked_us;
+    uint64_t unled_us; /* rank 0 is lost since; 0: it is there */
+    bool gave_up;
 };
 
 static int link_submit(void *ctx, uint32_t worker, const void *body, size_t n, struct err *e)
@@ -174,14 +179,47 @@ void router_role_lost(struct router_role *r, uint32_t member)
 {
     if (r->d->members[member].role == ROLE_WORKER)
         set_down(r, member, "its process or node is gone");
-    else if (r->d->members[member].role == ROLE_SCHEDULER)
+    else if (r->d->members[member].role == ROLE_SCHEDULER) {
         router_on_scheduler(r->router, false);
+        r->unled_us = clock_now_us();
+    }
 }
 
 void router_role_up(struct router_role *r, uint32_t member)
 {
-    if (r->d->members[member].role == ROLE_SCHEDULER)
+    if (r->d->members[member].role == ROLE_SCHEDULER) {
         router_on_scheduler(r->router, true);
+        r->unled_us = 0;
+    }
+}
+
+/* Rank 0 is gone, not this router: it still has most of the workers. */
+static bool has_most_workers(const struct daemon *d)
+{
+    uint32_t n = 0, n_up = 0;
+    for (uint32_t m = 0; m < d->n_ranks; m++)
+        if (d->members[m].role == ROLE_WORKER) {
+            n++;
+            n_up += d->members[m].up;
+        }
+    return 2 * n_up > n;
+}
+
+/* A service that was up goes on without a scheduler. One that was not would wait for it until the job's end: start the world again. */
+static void check_led(struct router_role *r, uint64_t now_us)
+{
+    struct daemon *d = r->d;
+    if (r->gave_up || d->draining || !r->unled_us || now_us < r->unled_us + UNLED_US ||
+        router_has_served(r->router) || !has_most_workers(d))
+        return;
+    r->gave_up = true;
+    struct task *t = daemon_task(d, TASK_UNLED);
+    if (!t)
+        return;
+    buf_printf(&t->a, "%s\n", d->members[SCHEDULER_MEMBER].host);
+    daemon_give(d, t);
+    d->exit_status = EXIT_WORLD_LOST;
+    daemon_drain(d, 0, "rank 0 was lost before the service was up");
 }
 
 void router_role_tick(struct router_role *r, uint64_t now_us)
@@ -189,6 +227,7 @@ void router_role_tick(struct router_role *r, uint64_t now_us)
     /* Whoever was stopped itself has heard nobody meanwhile: that is no silence of the workers. */
     uint64_t gap_us = r->ticked_us ? now_us - r->ticked_us : 0;
     r->ticked_us = now_us;
+    check_led(r, now_us);
     for (uint32_t m = 0; m < r->d->n_ranks; m++) {
         struct beat_memory *b = &r->beats[m];
         if (gap_us > PAUSE_US && b->heard_us)
