@@ -193,7 +193,7 @@ void scheduler_role_up(struct scheduler_role *s, const struct plane_peer *peer)
     if (peer->member >= s->d->n_ranks)
         return;
     if (s->d->members[peer->member].role == ROLE_ROUTER) {
-        sched_router_returned(s->sched, peer->member);
+        sched_router_returned(s->sched, peer->member, clock_now_us());
         publish(s); /* its URL is of use again */
     } else {
         sched_returned(s->sched, peer->member, peer->incarnation, clock_now_us());

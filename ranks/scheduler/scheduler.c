@@ -132,7 +132,8 @@ static bool add_router(struct sched *s, uint32_t member)
 void sched_register(struct sched *s, const struct msg_register *m, uint32_t rack, uint64_t now_us)
 {
     if (m->role == ROLE_ROUTER) {
-        add_router(s, m->member);
+        if (add_router(s, m->member) && s->n_routers > s->n_routers_wanted)
+            s->n_routers_wanted = s->n_routers;
         return;
     }
     if (m->role != ROLE_WORKER || find_node(s, m->member))
@@ -451,8 +452,11 @@ void sched_lost(struct sched *s, uint32_t member, uint64_t now_us)
         return;
     }
     for (uint32_t i = 0; i < s->n_routers; i++)
-        if (s->routers[i] == member)
+        if (s->routers[i] == member) {
             s->routers[i] = s->routers[--s->n_routers];
+            s->routers_gone_us = now_us;
+        }
+    sched_judge(s, now_us);
 }
 
 /* What was sent while the link was down never arrived. Members drop what they know already. */
@@ -485,7 +489,7 @@ void sched_returned(struct sched *s, uint32_t member, uint64_t incarnation, uint
     sched_judge(s, now_us);
 }
 
-void sched_router_returned(struct sched *s, uint32_t member)
+void sched_router_returned(struct sched *s, uint32_t member, uint64_t now_us)
 {
     if (!add_router(s, member))
         return;
@@ -496,6 +500,7 @@ void sched_router_returned(struct sched *s, uint32_t member)
         buf_fini(&b);
     }
     sched_tell_service(s, member);
+    sched_judge(s, now_us);
 }
 
 void sched_tick(struct sched *s, uint64_t now_us)

@@ -65,7 +65,7 @@ void sched_have(struct sched *s, const struct msg_have *h, uint64_t now_us);
 void sched_heartbeat(struct sched *s, const struct msg_heartbeat *h, bool full, uint64_t now_us);
 void sched_lost(struct sched *s, uint32_t member, uint64_t now_us);
 /* A lost member is linked again, the same process: it is told what it may have missed. */
-void sched_router_returned(struct sched *s, uint32_t member);
+void sched_router_returned(struct sched *s, uint32_t member, uint64_t now_us);
 void sched_returned(struct sched *s, uint32_t member, uint64_t incarnation, uint64_t now_us);
 void sched_tick(struct sched *s, uint64_t now_us);
 void sched_drain(struct sched *s, uint64_t now_us);

@@ -63,6 +63,14 @@ static void name_missing(const struct sched *s, char *out, size_t cap)
     }
 }
 
+static void name_routers(const struct sched *s, struct msg_service *out)
+{
+    size_t at = strlen(out->progress);
+    if (s->n_routers < s->n_routers_wanted)
+        snprintf(out->progress + at, sizeof out->progress - at, "; %u of %u routers answer",
+                 s->n_routers, s->n_routers_wanted);
+}
+
 static void describe(const struct sched *s, struct msg_service *out)
 {
     char names[MSG_TEXT_BYTES - 96];
@@ -72,6 +80,7 @@ static void describe(const struct sched *s, struct msg_service *out)
         return;
     case SERVICE_READY:
         snprintf(out->progress, sizeof out->progress, "all %u replicas answer", s->n_replicas);
+        name_routers(s, out);
         return;
     case SERVICE_DRAINING:
         snprintf(out->progress, sizeof out->progress,
@@ -81,6 +90,7 @@ static void describe(const struct sched *s, struct msg_service *out)
         name_missing(s, names, sizeof names);
         snprintf(out->progress, sizeof out->progress, "%u of %u replicas answer; missing: %s",
                  out->n_ready, out->n_wanted, names);
+        name_routers(s, out);
         return;
     default:
         break;
@@ -147,6 +157,8 @@ void sched_judge(struct sched *s, uint64_t now_us)
         n_coming += s->replicas[i].state != REPLICA_READY && may_come(s, &s->replicas[i], now_us);
     if (s->state == SERVICE_STARTING && s->placed)
         judge_start(s, n_ready, n_coming, now_us);
+    else if (s->n_routers_wanted && !s->n_routers && now_us >= s->routers_gone_us + RETURN_US)
+        sched_fail(s, "every router is lost: no client reaches the replicas any more");
     else if (s->state == SERVICE_READY && n_ready < s->n_replicas)
         s->state = SERVICE_DEGRADED;
     else if (s->state == SERVICE_DEGRADED && n_ready == s->n_replicas)

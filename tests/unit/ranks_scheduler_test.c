@@ -210,6 +210,29 @@ static void test_silence_is_suspicion(void **state)
     end(&f);
 }
 
+static void test_no_router_is_no_service(void **state)
+{
+    struct fixture f;
+    uint32_t owners[N_WORKERS];
+    begin(&f, 0, 0);
+    all_ready(&f, owners);
+    sched_lost(f.s, ROUTER, f.now);
+    assert_non_null(strstr(service(&f).progress, "0 of 1 routers answer"));
+    f.now += 10 * SECOND;
+    sched_router_returned(f.s, ROUTER, f.now);
+    assert_string_equal(service(&f).progress, "all 4 replicas answer");
+    sched_lost(f.s, ROUTER, f.now);
+    f.now += 19 * SECOND;
+    for (uint32_t r = 0; r < N_WORKERS; r++)
+        beat(&f, owners[r], r, REPLICA_READY);
+    assert_int_equal(service(&f).state, SERVICE_READY);
+    f.now += 2 * SECOND;
+    sched_tick(f.s, f.now);
+    assert_int_equal(service(&f).state, SERVICE_FAILED);
+    assert_true(failed(f.s));
+    end(&f);
+}
+
 /* The scheduler's own pause is nobody's silence; a node out of reach at the start may come back, for a while. */
 static void test_pauses_and_returns(void **state)
 {
@@ -239,7 +262,7 @@ static void test_pauses_and_returns(void **state)
     assert_int_equal(count(f.s, MSG_MODEL, FIRST_WORKER), 1);
     sched_returned(f.s, FIRST_WORKER + 1, 11, f.now);
     assert_int_equal(count(f.s, MSG_ASSIGN, FIRST_WORKER + 1), 1);
-    sched_router_returned(f.s, ROUTER);
+    sched_router_returned(f.s, ROUTER, f.now);
     assert_int_equal(count(f.s, MSG_MODEL, ROUTER), 1);
     assert_int_equal(count(f.s, MSG_SERVICE, ROUTER), 1);
     have(&f, FIRST_WORKER, 1, 0, "");
@@ -363,6 +386,7 @@ int main(void)
         cmocka_unit_test(test_ready_then_degraded_then_ready),
         cmocka_unit_test(test_silence_is_suspicion),
         cmocka_unit_test(test_pauses_and_returns),
+        cmocka_unit_test(test_no_router_is_no_service),
         cmocka_unit_test(test_deadline_decides),
         cmocka_unit_test(test_hopeless_fails_at_once),
         cmocka_unit_test(test_one_full_disk_degrades),
