@@ -209,8 +209,11 @@ static bool has_most_workers(const struct daemon *d)
 static void check_led(struct router_role *r, uint64_t now_us)
 {
     struct daemon *d = r->d;
-    if (r->gave_up || d->draining || !r->unled_us || now_us < r->unled_us + UNLED_US ||
-        router_has_served(r->router) || !has_most_workers(d))
+    if (r->gave_up || d->draining || !r->unled_us || router_has_served(r->router))
+        return;
+    if (!has_most_workers(d))
+        r->unled_us = now_us; /* cut off itself: when they are back rank 0 may be too */
+    if (now_us < r->unled_us + UNLED_US)
         return;
     r->gave_up = true;
     struct task *t = daemon_task(d, TASK_UNLED);

@@ -452,10 +452,8 @@ void sched_lost(struct sched *s, uint32_t member, uint64_t now_us)
         return;
     }
     for (uint32_t i = 0; i < s->n_routers; i++)
-        if (s->routers[i] == member) {
+        if (s->routers[i] == member)
             s->routers[i] = s->routers[--s->n_routers];
-            s->routers_gone_us = now_us;
-        }
     sched_judge(s, now_us);
 }
 

@@ -130,6 +130,18 @@ void sched_fail(struct sched *s, const char *why)
     sched_act(s, SCHED_FAIL);
 }
 
+/* No client reaches the replicas any more. Whoever misses most of the workers too is cut off itself, and waits on for as long again
+ * when they are back. */
+static bool routers_gone(struct sched *s, uint64_t now_us)
+{
+    uint32_t n_live = 0;
+    for (uint32_t i = 0; i < s->n_nodes; i++)
+        n_live += s->nodes[i].live;
+    if (s->n_routers || !s->n_routers_wanted || 2 * n_live <= s->n_nodes)
+        s->routers_gone_us = now_us;
+    return now_us >= s->routers_gone_us + RETURN_US;
+}
+
 static void judge_start(struct sched *s, uint32_t n_ready, uint32_t n_coming, uint64_t now_us)
 {
     bool late = now_us >= s->begun_us + s->wish.start_deadline_us;
@@ -157,7 +169,7 @@ void sched_judge(struct sched *s, uint64_t now_us)
         n_coming += s->replicas[i].state != REPLICA_READY && may_come(s, &s->replicas[i], now_us);
     if (s->state == SERVICE_STARTING && s->placed)
         judge_start(s, n_ready, n_coming, now_us);
-    else if (s->n_routers_wanted && !s->n_routers && now_us >= s->routers_gone_us + RETURN_US)
+    else if (routers_gone(s, now_us))
         sched_fail(s, "every router is lost: no client reaches the replicas any more");
     else if (s->state == SERVICE_READY && n_ready < s->n_replicas)
         s->state = SERVICE_DEGRADED;

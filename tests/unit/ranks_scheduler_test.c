@@ -222,6 +222,19 @@ static void test_no_router_is_no_service(void **state)
     sched_router_returned(f.s, ROUTER, f.now);
     assert_string_equal(service(&f).progress, "all 4 replicas answer");
     sched_lost(f.s, ROUTER, f.now);
+    for (uint32_t r = 0; r < N_WORKERS; r++)
+        sched_lost(f.s, owners[r], f.now);
+    f.now += 40 * SECOND; /* everybody: it is cut off itself */
+    sched_tick(f.s, f.now);
+    assert_int_equal(service(&f).state, SERVICE_DEGRADED);
+    for (uint32_t r = 0; r < N_WORKERS; r++) {
+        sched_returned(f.s, owners[r], 10 + owners[r] - FIRST_WORKER, f.now);
+        beat(&f, owners[r], r, REPLICA_READY);
+    }
+    sched_router_returned(f.s, ROUTER, f.now);
+    assert_int_equal(service(&f).state, SERVICE_READY);
+    sched_lost(f.s, ROUTER, f.now);
+    sched_tick(f.s, f.now);
     f.now += 19 * SECOND;
     for (uint32_t r = 0; r < N_WORKERS; r++)
         beat(&f, owners[r], r, REPLICA_READY);
