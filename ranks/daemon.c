@@ -105,7 +105,7 @@ static void on_peer_up(void *ctx, const struct plane_peer *peer)
     if (!d->serving)
         return;
     if (d->scheduler)
-        scheduler_role_up(d->scheduler, peer->member);
+        scheduler_role_up(d->scheduler, peer);
     if (d->router)
         router_role_up(d->router, peer->member);
     if (d->worker)

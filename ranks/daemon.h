@@ -78,6 +78,9 @@ struct daemon {
     bool serving;           /* BOOT_DETACHED was released */
     struct boot boot;       /* rank 0 */
     uint64_t boot_said_us;
+    struct task *aborted; /* owned copy of what the mover was told */
+    uint64_t
+        abort_late_us; /* by then the mover has taken it, or sits in MPI: the loop thread leaves */
     struct scheduler_role *scheduler; /* one of these, by role */
     struct router_role *router;
     struct worker *worker;

@@ -6,6 +6,7 @@
 #include "base/version.h"
 #include "ranks/router_role.h"
 #include "ranks/scheduler_role.h"
+#include "ranks/start.h"
 #include "ranks/worker.h"
 
 #include <sched.h>
@@ -21,6 +22,8 @@ enum {
     BLAME_MAX_BYTES = 1 << 20,
     RETRY_US = 2000000,
     SAY_WAITING_US = 5000000,
+    ABORT_LATE_US =
+        2000000, /* a mover that waits for a dead rank inside MPI would take the whole deadline */
 };
 
 int members_init(struct daemon *d, struct err *e)
@@ -41,15 +44,27 @@ int members_init(struct daemon *d, struct err *e)
 }
 
 /* blamed: hosts that the job script holds responsible, one a line; NULL: none */
-static void abort_start(struct daemon *d, int code, const char *why, const struct buf *blamed)
+static struct task *abort_task(struct daemon *d, int code, const char *why,
+                               const struct buf *blamed)
 {
     struct task *t = daemon_task(d, TASK_ABORTED);
     if (!t)
-        return;
+        return NULL;
     err_set(&t->err, code, "%s", why);
     if (blamed)
         buf_put(&t->a, blamed->data, blamed->len);
-    daemon_give(d, t);
+    return t;
+}
+
+static void abort_start(struct daemon *d, int code, const char *why, const struct buf *blamed)
+{
+    struct task *t = abort_task(d, code, why, blamed);
+    if (!d->aborted) {
+        d->aborted = abort_task(d, code, why, blamed);
+        d->abort_late_us = clock_now_us() + ABORT_LATE_US;
+    }
+    if (t)
+        daemon_give(d, t);
 }
 
 void members_abort(struct daemon *d, int code, const char *why)
@@ -405,6 +420,8 @@ static void check_start(struct daemon *d, uint64_t now_us)
 
 void members_tick(struct daemon *d, uint64_t now_us)
 {
+    if (d->aborted && now_us >= d->abort_late_us)
+        start_leave(d, d->aborted);
     if (d->rank == SCHEDULER_MEMBER && !d->serving)
         check_start(d, now_us);
     keep_links(d, now_us);

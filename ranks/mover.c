@@ -2,7 +2,9 @@
 #include "ranks/mover.h"
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
+#include "base/paths.h"
 #include "hdf5io/pack.h"
 #include "model/image.h"
 #include "mpi/bcast.h"
@@ -202,6 +204,22 @@ static void run_round(struct mover *m, struct task *t)
     free(offsets);
 }
 
+/* The job script reads both: who failed its part, and that this world never came to serve. */
+static void mark_unled(struct mover *m, const struct task *t)
+{
+    char path[RUNDIR_PATH_BYTES + 64];
+    struct err e = ERR_INIT;
+    int rc = path_join(path, sizeof path, &e, "%s/blame", m->config.attempt_dir);
+    if (!rc)
+        rc = file_publish(path, t->a.data, t->a.len, 0600, &e);
+    if (!rc)
+        rc = path_join(path, sizeof path, &e, "%s/unled", m->config.attempt_dir);
+    if (!rc)
+        rc = file_publish(path, "", 0, 0600, &e);
+    if (rc)
+        log_warn("mover: %s", e.text);
+}
+
 int mover_run(struct mover *m)
 {
     for (;;) {
@@ -213,6 +231,10 @@ int mover_run(struct mover *m)
             if (endpoint_write(m->config.run_dir, &t->endpoint, &t->err))
                 log_warn("endpoint: %s", t->err.text);
             break;
+        case TASK_UNLED:
+            mark_unled(m, t);
+            task_destroy(t);
+            continue;
         case TASK_OPEN_PACK:
             open_pack(m, t);
             break;

@@ -34,6 +34,7 @@ struct replica {
     bool poll_open;
     bool stopping, destroying;
     uint64_t started_us, restart_at_us;
+    uint64_t moved_us, n_steps; /* when it last did something for its attempts: a record, a step */
     uint32_t n_deaths;
     uint64_t deaths_us[REPLICA_MAX_DEATHS];
     char last_words[MSG_TEXT_BYTES];
@@ -229,6 +230,7 @@ static void drain_records(struct replica *r)
                 uv_process_kill(&r->process, SIGKILL);
             return;
         }
+        r->moved_us = clock_now_us();
         take_record(r, type);
     }
 }
@@ -370,12 +372,18 @@ void replica_tick(struct replica *r, uint64_t now_us)
     if (!r->alive || !r->channel)
         return;
     const char *hang = NULL;
-    uint64_t since =
-        atomic_load_explicit(&channel_status(r->channel)->step_started_us, memory_order_relaxed);
+    const struct channel_status *status = channel_status(r->channel);
+    uint64_t since = atomic_load_explicit(&status->step_started_us, memory_order_relaxed);
+    uint64_t n_steps = atomic_load_explicit(&status->n_steps, memory_order_relaxed);
+    if (!r->n_attempts || n_steps != r->n_steps)
+        r->moved_us = now_us;
+    r->n_steps = n_steps;
     if (r->state == REPLICA_LOADING && now_us > r->started_us + REPLICA_LOAD_US)
         hang = "did not become ready in time";
     else if (r->state == REPLICA_READY && since && now_us > since + REPLICA_HANG_US)
         hang = "hangs in a step";
+    else if (r->state == REPLICA_READY && now_us > r->moved_us + REPLICA_HANG_US)
+        hang = "has requests and makes no step";
     if (hang) {
         log_error("replica: %u %s, killed", r->assign.replica, hang);
         snprintf(r->last_words, sizeof r->last_words, "%s", hang);
@@ -401,6 +409,8 @@ void replica_submit(struct replica *r, const struct msg_submit *m, const uint8_t
         r->host.refuse(r->host.ctx, r, &m->attempt, m->start, FINISH_REFUSED, ERR_AGAIN, why);
         return;
     }
+    if (!r->n_attempts)
+        r->moved_us = clock_now_us();
     r->attempts[r->n_attempts++] = (struct live_attempt){m->attempt, m->start};
 }
 

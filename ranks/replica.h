@@ -21,7 +21,7 @@ enum {
     REPLICA_BACKOFF_MAX_MS = 10000,
     REPLICA_HANG_US =
         60 *
-        1000000, /* one step may take so long on a slow, shared machine; then the engine is killed */
+        1000000, /* one step may take so long on a slow, shared machine, or the way to the next; then the engine is killed */
     REPLICA_LOAD_US = 300 * 1000000, /* from start to READY */
     REPLICA_MAX_ATTEMPTS = 256,
 };

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "ranks/start.h"
 #include "router/router.h"
 
 #include <stdio.h>
@@ -12,7 +13,10 @@
 enum {
     ORPHAN_GRACE_MS = 1000,
     ORPHAN_EXIT_STATUS = 1,
-    DOWN_FACTOR = 3 /* silent for so many times the suspect time: its requests end with an error */
+    DOWN_FACTOR = 3, /* silent for so many times the suspect time: its requests end with an error */
+    UNLED_US =
+        20 * 1000000,   /* without rank 0 before the service was ever up: it will not come up */
+    PAUSE_US = 1000000, /* ticks come each 100 ms: a longer gap is this process's own pause */
 };
 
 struct beat_memory { /* the last whole heartbeat of a worker: a leader later says only "alive" */
@@ -29,6 +33,9 @@ struct router_role {
     bool reached; /* the service was READY or DEGRADED once */
     struct msg_heartbeat beat;
     struct beat_memory *beats; /* owned [n_ranks] */
+    uint64_t ticked_us;
+    uint64_t unled_us; /* rank 0 is lost since; 0: it is there */
+    bool gave_up;
 };
 
 static int link_submit(void *ctx, uint32_t worker, const void *body, size_t n, struct err *e)
@@ -119,6 +126,7 @@ static void take_beat(struct router_role *r, const struct msg_heartbeat *h, bool
             return;
         log_info("router: worker %u on %s is heard again", h->member, d->members[h->member].host);
         m->down = false;
+        m->last->seq = h->seq; /* the table has seen the older number and would drop it */
         router_on_heartbeat(r->router, m->last, true, m->heard_us);
         return;
     }
@@ -178,14 +186,50 @@ void router_role_lost(struct router_role *r, uint32_t member)
 {
     if (r->d->members[member].role == ROLE_WORKER)
         set_down(r, member, "its process or node is gone");
-    else if (r->d->members[member].role == ROLE_SCHEDULER)
+    else if (r->d->members[member].role == ROLE_SCHEDULER) {
         router_on_scheduler(r->router, false);
+        r->unled_us = clock_now_us();
+    }
 }
 
 void router_role_up(struct router_role *r, uint32_t member)
 {
-    if (r->d->members[member].role == ROLE_SCHEDULER)
+    if (r->d->members[member].role == ROLE_SCHEDULER) {
         router_on_scheduler(r->router, true);
+        r->unled_us = 0;
+    }
+}
+
+/* Rank 0 is gone, not this router: it still has most of the workers. */
+static bool has_most_workers(const struct daemon *d)
+{
+    uint32_t n = 0, n_up = 0;
+    for (uint32_t m = 0; m < d->n_ranks; m++)
+        if (d->members[m].role == ROLE_WORKER) {
+            n++;
+            n_up += d->members[m].up;
+        }
+    return 2 * n_up > n;
+}
+
+/* A service that was up goes on without a scheduler. One that was not would wait for it until the job's end: start the world again. */
+static void check_led(struct router_role *r, uint64_t now_us)
+{
+    struct daemon *d = r->d;
+    if (r->gave_up || d->draining || !r->unled_us || router_has_served(r->router))
+        return;
+    if (!has_most_workers(d))
+        r->unled_us = now_us; /* cut off itself: when they are back rank 0 may be too */
+    if (now_us < r->unled_us + UNLED_US)
+        return;
+    r->gave_up = true;
+    struct task *t = daemon_task(d, TASK_UNLED);
+    if (!t)
+        return;
+    buf_printf(&t->a, "%s\n", d->members[SCHEDULER_MEMBER].host);
+    daemon_give(d, t);
+    d->exit_status = EXIT_WORLD_LOST;
+    daemon_drain(d, 0, "rank 0 was lost before the service was up");
 }
 
 /* Serving needs no scheduler, but nobody else will ever start this service: do not hold the allocation for nothing. */
@@ -203,8 +247,14 @@ static void end_orphan(struct router_role *r, uint64_t now_us)
 void router_role_tick(struct router_role *r, uint64_t now_us)
 {
     end_orphan(r, now_us);
+    /* Whoever was stopped itself has heard nobody meanwhile: that is no silence of the workers. */
+    uint64_t gap_us = r->ticked_us ? now_us - r->ticked_us : 0;
+    r->ticked_us = now_us;
+    check_led(r, now_us);
     for (uint32_t m = 0; m < r->d->n_ranks; m++) {
         struct beat_memory *b = &r->beats[m];
+        if (gap_us > PAUSE_US && b->heard_us)
+            b->heard_us += gap_us;
         if (!b->down && b->heard_us && now_us > b->heard_us + 1000ull * DOWN_FACTOR * r->suspect_ms)
             set_down(r, m, "it has been silent for too long");
     }

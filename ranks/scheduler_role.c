@@ -50,6 +50,16 @@ int scheduler_role_create(struct scheduler_role **out, struct daemon *d, struct 
     return 0;
 }
 
+static void put_urls(const struct daemon *d, struct endpoint *p, bool lost)
+{
+    for (uint32_t m = 0; m < d->n_ranks && p->n_urls < ENDPOINT_MAX_URLS; m++) {
+        const struct member *r = &d->members[m];
+        if (r->role == ROLE_ROUTER && r->known && r->lost == lost)
+            snprintf(p->urls[p->n_urls++], sizeof p->urls[0], "%s", r->url);
+    }
+}
+
+/* Routers that answer come first: who takes one URL takes the first. */
 static void fill_endpoint(const struct scheduler_role *s, struct endpoint *p)
 {
     const struct daemon *d = s->d;
@@ -66,9 +76,8 @@ static void fill_endpoint(const struct scheduler_role *s, struct endpoint *p)
              end_well ? "the service has ended" : v.progress);
     snprintf(p->key, sizeof p->key, "%s", d->key);
     snprintf(p->model, sizeof p->model, "%s", sched_model_name(s->sched));
-    for (uint32_t m = 0; m < d->n_ranks && p->n_urls < ENDPOINT_MAX_URLS; m++)
-        if (d->members[m].role == ROLE_ROUTER && d->members[m].known)
-            snprintf(p->urls[p->n_urls++], sizeof p->urls[0], "%s", d->members[m].url);
+    put_urls(d, p, false);
+    put_urls(d, p, true);
     p->n_ready = v.n_ready;
     p->n_wanted = v.n_wanted;
     p->n_min = v.n_min;
@@ -170,17 +179,24 @@ void scheduler_role_message(struct scheduler_role *s, uint32_t member, uint16_t 
     act(s);
 }
 
-void scheduler_role_up(struct scheduler_role *s, uint32_t member)
-{
-    if (s->d->members[member].role != ROLE_ROUTER)
-        return;
-    sched_router_up(s->sched, member);
-    act(s);
-}
-
 void scheduler_role_lost(struct scheduler_role *s, uint32_t member)
 {
     sched_lost(s->sched, member, clock_now_us());
+    if (s->d->members[member].role == ROLE_ROUTER && !s->d->draining)
+        publish(s); /* the first URL should be one that answers */
+    act(s);
+}
+
+void scheduler_role_up(struct scheduler_role *s, const struct plane_peer *peer)
+{
+    if (peer->member >= s->d->n_ranks)
+        return;
+    if (s->d->members[peer->member].role == ROLE_ROUTER) {
+        sched_router_returned(s->sched, peer->member, clock_now_us());
+        publish(s); /* its URL is of use again */
+    } else {
+        sched_returned(s->sched, peer->member, peer->incarnation, clock_now_us());
+    }
     act(s);
 }
 

@@ -9,8 +9,8 @@ void scheduler_role_register(struct scheduler_role *s, const struct msg_register
 void scheduler_role_begin(struct scheduler_role *s); /* the world is up */
 void scheduler_role_message(struct scheduler_role *s, uint32_t member, uint16_t type,
                             const uint8_t *body, size_t n);
-void scheduler_role_up(struct scheduler_role *s, uint32_t member);
 void scheduler_role_lost(struct scheduler_role *s, uint32_t member);
+void scheduler_role_up(struct scheduler_role *s, const struct plane_peer *peer); /* came back */
 void scheduler_role_task(struct scheduler_role *s, struct task *t); /* a result; borrowed */
 void scheduler_role_tick(struct scheduler_role *s, uint64_t now_us);
 void scheduler_role_drain(struct scheduler_role *s);

@@ -134,6 +134,12 @@ static struct task *await_task(struct daemon *d, uint32_t phase, uint64_t limit_
     return t;
 }
 
+_Noreturn void start_leave(struct daemon *d, const struct task *aborted)
+{
+    blame(d, aborted);
+    give_up(d, &aborted->err);
+}
+
 static int await_release(struct daemon *d, uint32_t phase, struct err *e)
 {
     uint64_t limit = boot_phase_limit_us(d->n_ranks) + MARGIN_US;

@@ -23,6 +23,7 @@ enum task_kind {
     TASK_ABORTED,  /* err */
     /* work: loop → mover, and back with its result */
     TASK_PUBLISH,   /* endpoint → endpoint.json */
+    TASK_UNLED,     /* a: hosts to blame: the job script is to start the world again */
     TASK_OPEN_PACK, /* scheduler: → a: index bytes, b: meta bytes, c: file offsets u64[n], n */
     TASK_OPEN_CACHE, /* worker: a: index bytes, b: meta bytes → have, c: its bits; path when complete */
     TASK_ROUND, /* worker: a: MSG_ROUND body → have, c: its bits; path when complete */

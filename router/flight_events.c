@@ -113,8 +113,10 @@ void flights_on_worker_lost(struct router *r, uint32_t worker, const char *why)
 {
     for (struct flight *f = r->flights, *next; f; f = next) {
         next = f->next;
-        if (f->state == FLIGHT_RUNNING && f->pick.worker == worker)
+        if (f->state == FLIGHT_RUNNING && f->pick.worker == worker) {
+            flight_attempt_cancel(f); /* silent is not dead: it may compute on for nobody */
             fail_lost(f, why);
+        }
     }
 }
 

@@ -302,6 +302,11 @@ uint16_t router_port(const struct router *r)
     return http_server_port(r->http);
 }
 
+bool router_has_served(const struct router *r)
+{
+    return r->reached;
+}
+
 uint32_t router_n_running(const struct router *r)
 {
     return r->n_flights;

@@ -52,6 +52,7 @@ void router_on_scheduler(struct router *r,
 /* No new requests (503 with Retry-After); running ones go on. done is called when none is left or at the deadline (then the rest end with a
  * typed error). */
 void router_drain(struct router *r, uint32_t grace_ms, void (*done)(void *ctx), void *ctx);
+bool router_has_served(const struct router *r); /* the service was READY or DEGRADED once */
 uint32_t router_n_running(const struct router *r);
 /* Close listener and connections; frees when every handle is closed, then calls done. */
 void router_close(struct router *r, void (*done)(void *ctx), void *ctx);

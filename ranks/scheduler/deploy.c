@@ -42,7 +42,7 @@ void sched_tell_model_to(struct sched *s, uint32_t member)
     sched_send_body(s, member, MSG_MODEL, at, n);
 }
 
-static void assign_node(struct sched *s, uint32_t node)
+void sched_assign_node(struct sched *s, uint32_t node)
 {
     for (uint32_t r = 0; r < s->n_replicas; r++) {
         if (s->replicas[r].node != node)
@@ -83,7 +83,7 @@ static void tell_weights(struct sched *s, uint32_t which)
     if (!ok)
         snprintf(n->why, sizeof n->why, "%s", w->text);
     else
-        assign_node(s, (uint32_t)(n - s->nodes));
+        sched_assign_node(s, (uint32_t)(n - s->nodes));
 }
 
 static void send_to_round(struct sched *s, uint16_t type, const struct buf *b)

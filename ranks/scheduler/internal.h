@@ -13,10 +13,10 @@ struct sched_node { /* a worker */
     uint64_t incarnation;
     uint32_t rack;
     char host[MSG_HOST_BYTES];
-    bool live;
-    uint64_t heard_us;
-    bool weights;             /* holds the image */
-    char why[MSG_TEXT_BYTES]; /* what keeps it from serving; "" */
+    bool live, unlinked;        /* unlinked: the link to it was lost and has not come back */
+    uint64_t heard_us, gone_us; /* gone_us: since when it is not live */
+    bool weights;               /* holds the image */
+    char why[MSG_TEXT_BYTES];   /* what keeps it from serving; "" */
 };
 
 struct sched_replica {
@@ -32,8 +32,10 @@ struct sched {
     uint32_t n_nodes, nodes_cap;
     uint32_t *routers; /* owned member ids */
     uint32_t n_routers, routers_cap;
+    uint32_t n_routers_wanted; /* registered at the start */
+    uint64_t routers_gone_us;  /* no router at all, but workers, since */
     bool begun, packed, placed;
-    uint64_t begun_us;
+    uint64_t begun_us, ticked_us;
     /* the pack */
     struct model_index index;
     uint8_t *index_bytes, *meta_bytes, *offsets; /* owned */
@@ -58,6 +60,8 @@ void sched_send(struct sched *s, uint32_t member, uint16_t type, const struct bu
 void sched_act(struct sched *s, enum sched_action_kind kind);
 struct sched_node *sched_find_node(struct sched *s, uint32_t member);
 void sched_tell_model(struct sched *s); /* all routers and workers */
+/* Tell a node (index into nodes) which replicas it runs. */
+void sched_assign_node(struct sched *s, uint32_t node);
 void sched_tell_model_to(struct sched *s, uint32_t member);
 /* Do what weights_next asks for, until it waits. */
 void sched_run_weights(struct sched *s, uint64_t now_us);

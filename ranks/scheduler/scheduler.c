@@ -13,6 +13,8 @@ enum {
     BODIES_MAX_BYTES =
         1 << 30, /* a model's metadata, once; a few bytes for each member of a large world */
     FIRST_EPOCH = 1,
+    PAUSE_US =
+        1000000, /* ticks come several times a second: a longer gap is this process's own pause */
 };
 
 int sched_create(struct sched **out, const struct sched_wish *wish, struct err *e)
@@ -120,26 +122,28 @@ void sched_tell_service(struct sched *s, uint32_t router)
     buf_fini(&b);
 }
 
-static void add_router(struct sched *s, uint32_t member)
+static bool add_router(struct sched *s, uint32_t member)
 {
     for (uint32_t i = 0; i < s->n_routers; i++)
         if (s->routers[i] == member)
-            return;
+            return true;
     if (s->n_routers == s->routers_cap) {
         uint32_t cap = s->routers_cap ? 2 * s->routers_cap : 8;
         uint32_t *grown = realloc(s->routers, cap * sizeof *grown);
         if (!grown)
-            return;
+            return false;
         s->routers = grown;
         s->routers_cap = cap;
     }
     s->routers[s->n_routers++] = member;
+    return true;
 }
 
 void sched_register(struct sched *s, const struct msg_register *m, uint32_t rack, uint64_t now_us)
 {
     if (m->role == ROLE_ROUTER) {
-        add_router(s, m->member);
+        if (add_router(s, m->member) && s->n_routers > s->n_routers_wanted)
+            s->n_routers_wanted = s->n_routers;
         return;
     }
     if (m->role != ROLE_WORKER || sched_find_node(s, m->member))
@@ -239,16 +243,6 @@ static int take_pack(struct sched *s, const void *index, size_t index_bytes, con
     return 0;
 }
 
-/* A node that is lost before it has the weights gets none any more, also if it comes back. */
-static void lose_weights(struct sched *s, struct sched_node *n)
-{
-    if (!s->packed)
-        return;
-    weights_lose(&s->weights, n->member);
-    if (!n->weights && !n->why[0])
-        snprintf(n->why, sizeof n->why, "lost before it had the weights");
-}
-
 void sched_pack(struct sched *s, const void *index, size_t index_bytes, const void *meta,
                 size_t meta_bytes, const void *offsets, uint32_t n_tensors, uint64_t now_us)
 {
@@ -276,7 +270,7 @@ void sched_pack(struct sched *s, const void *index, size_t index_bytes, const vo
     s->packed = true;
     for (uint32_t i = 0; i < s->n_nodes; i++)
         if (!s->nodes[i].live)
-            lose_weights(s, &s->nodes[i]);
+            weights_lose(&s->weights, s->nodes[i].member);
     sched_tell_model(s);
     sched_run_weights(s, now_us);
     sched_judge(s, now_us);
@@ -324,8 +318,12 @@ void sched_lost(struct sched *s, uint32_t member, uint64_t now_us)
 {
     struct sched_node *n = sched_find_node(s, member);
     if (n) {
+        if (n->live)
+            n->gone_us = now_us;
         n->live = false;
-        lose_weights(s, n);
+        n->unlinked = true;
+        if (s->packed)
+            weights_lose(&s->weights, member);
         for (uint32_t r = 0; r < s->n_replicas; r++)
             if (&s->nodes[s->replicas[r].node] == n)
                 s->replicas[r].state = 0;
@@ -336,24 +334,61 @@ void sched_lost(struct sched *s, uint32_t member, uint64_t now_us)
     for (uint32_t i = 0; i < s->n_routers; i++)
         if (s->routers[i] == member)
             s->routers[i] = s->routers[--s->n_routers];
+    sched_judge(s, now_us);
 }
 
-void sched_router_up(struct sched *s, uint32_t member)
+/* What was sent while the link was down never arrived. Members drop what they know already. */
+static void tell_again(struct sched *s, struct sched_node *n, uint64_t now_us)
 {
-    add_router(s, member);
+    if (n->weights) {
+        sched_assign_node(s, (uint32_t)(n - s->nodes));
+    } else if (!n->why[0]) {
+        sched_tell_model_to(s, n->member);
+        weights_return(&s->weights, n->member, now_us);
+    }
+}
+
+void sched_returned(struct sched *s, uint32_t member, uint64_t incarnation, uint64_t now_us)
+{
+    struct sched_node *n = sched_find_node(s, member);
+    if (n) {
+        if (n->incarnation != incarnation || !n->unlinked)
+            return;
+        n->unlinked = false;
+        n->live = true;
+        n->heard_us = now_us;
+        if (s->packed)
+            tell_again(s, n, now_us);
+    }
+    sched_run_weights(s, now_us);
+    sched_judge(s, now_us);
+}
+
+void sched_router_returned(struct sched *s, uint32_t member, uint64_t now_us)
+{
+    if (!add_router(s, member))
+        return;
     if (s->packed)
         sched_tell_model_to(s, member);
     sched_tell_service(s, member);
+    sched_judge(s, now_us);
 }
 
 void sched_tick(struct sched *s, uint64_t now_us)
 {
     if (!s->begun)
         return;
+    /* Whoever was stopped itself has heard nobody meanwhile: that is no silence of the workers. */
+    uint64_t gap_us = s->ticked_us ? now_us - s->ticked_us : 0;
+    s->ticked_us = now_us;
     for (uint32_t i = 0; i < s->n_nodes; i++) {
         struct sched_node *n = &s->nodes[i];
-        if (n->live && s->wish.suspect_us && now_us > n->heard_us + s->wish.suspect_us)
+        if (gap_us > PAUSE_US)
+            n->heard_us += gap_us;
+        if (n->live && s->wish.suspect_us && now_us > n->heard_us + s->wish.suspect_us) {
             n->live = false; /* suspect: counts as missing until it is heard again */
+            n->gone_us = now_us;
+        }
     }
     sched_run_weights(s, now_us);
     sched_judge(s, now_us);

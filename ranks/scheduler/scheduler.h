@@ -64,8 +64,9 @@ void sched_pack_failed(struct sched *s, const struct err *why, uint64_t now_us);
 void sched_have(struct sched *s, const struct msg_have *h, uint64_t now_us);
 void sched_heartbeat(struct sched *s, const struct msg_heartbeat *h, bool full, uint64_t now_us);
 void sched_lost(struct sched *s, uint32_t member, uint64_t now_us);
-/* A router whose link was lost is back: it gets the model and the service's state again. */
-void sched_router_up(struct sched *s, uint32_t member);
+/* A lost member is linked again, the same process: it is told what it may have missed. */
+void sched_router_returned(struct sched *s, uint32_t member, uint64_t now_us);
+void sched_returned(struct sched *s, uint32_t member, uint64_t incarnation, uint64_t now_us);
 void sched_tick(struct sched *s, uint64_t now_us);
 void sched_drain(struct sched *s, uint64_t now_us);
 

@@ -9,13 +9,16 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NAMED_MAX = 6 };
+enum {
+    NAMED_MAX = 6,
+    RETURN_US = 20 * 1000000, /* a node that is out of reach may come back: a cut cable, a pause */
+};
 
 /* Can this replica still become ready without anybody's help? */
-static bool may_come(const struct sched *s, const struct sched_replica *r)
+static bool may_come(const struct sched *s, const struct sched_replica *r, uint64_t now_us)
 {
     const struct sched_node *n = &s->nodes[r->node];
-    return n->live && !n->why[0] && r->state != REPLICA_BROKEN;
+    return (n->live || now_us < n->gone_us + RETURN_US) && !n->why[0] && r->state != REPLICA_BROKEN;
 }
 
 static const char *replica_trouble(const struct sched *s, const struct sched_replica *r)
@@ -60,6 +63,14 @@ static void name_missing(const struct sched *s, char *out, size_t cap)
     }
 }
 
+static void name_routers(const struct sched *s, struct msg_service *out)
+{
+    size_t at = strlen(out->progress);
+    if (s->n_routers < s->n_routers_wanted)
+        snprintf(out->progress + at, sizeof out->progress - at, "; %u of %u routers answer",
+                 s->n_routers, s->n_routers_wanted);
+}
+
 static void describe(const struct sched *s, struct msg_service *out)
 {
     char names[MSG_TEXT_BYTES - 96];
@@ -69,6 +80,7 @@ static void describe(const struct sched *s, struct msg_service *out)
         return;
     case SERVICE_READY:
         snprintf(out->progress, sizeof out->progress, "all %u replicas answer", s->n_replicas);
+        name_routers(s, out);
         return;
     case SERVICE_DRAINING:
         snprintf(out->progress, sizeof out->progress,
@@ -78,6 +90,7 @@ static void describe(const struct sched *s, struct msg_service *out)
         name_missing(s, names, sizeof names);
         snprintf(out->progress, sizeof out->progress, "%u of %u replicas answer; missing: %s",
                  out->n_ready, out->n_wanted, names);
+        name_routers(s, out);
         return;
     default:
         break;
@@ -117,6 +130,18 @@ void sched_fail(struct sched *s, const char *why)
     sched_act(s, SCHED_FAIL);
 }
 
+/* No client reaches the replicas any more. Whoever misses most of the workers too is cut off itself, and waits on for as long again
+ * when they are back. */
+static bool routers_gone(struct sched *s, uint64_t now_us)
+{
+    uint32_t n_live = 0;
+    for (uint32_t i = 0; i < s->n_nodes; i++)
+        n_live += s->nodes[i].live;
+    if (s->n_routers || !s->n_routers_wanted || 2 * n_live <= s->n_nodes)
+        s->routers_gone_us = now_us;
+    return now_us >= s->routers_gone_us + RETURN_US;
+}
+
 static void judge_start(struct sched *s, uint32_t n_ready, uint32_t n_coming, uint64_t now_us)
 {
     bool late = now_us >= s->begun_us + s->wish.start_deadline_us;
@@ -145,9 +170,11 @@ void sched_judge(struct sched *s, uint64_t now_us)
         sched_fail(s, "the pack could not be opened before the start deadline: its file system "
                       "does not answer");
     for (uint32_t i = 0; i < s->n_replicas; i++)
-        n_coming += s->replicas[i].state != REPLICA_READY && may_come(s, &s->replicas[i]);
+        n_coming += s->replicas[i].state != REPLICA_READY && may_come(s, &s->replicas[i], now_us);
     if (s->state == SERVICE_STARTING && s->placed)
         judge_start(s, n_ready, n_coming, now_us);
+    else if (routers_gone(s, now_us))
+        sched_fail(s, "every router is lost: no client reaches the replicas any more");
     else if (s->state == SERVICE_READY && n_ready < s->n_replicas)
         s->state = SERVICE_DEGRADED;
     else if (s->state == SERVICE_DEGRADED && n_ready == s->n_replicas)

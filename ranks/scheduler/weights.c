@@ -143,6 +143,18 @@ void weights_lose(struct weights *w, uint32_t member)
     node->told = true;
 }
 
+void weights_return(struct weights *w, uint32_t member, uint64_t now_us)
+{
+    struct weights_node *node = find(w, member);
+    if (!node || node->live)
+        return;
+    node->live = true;
+    node->told = false;
+    node->text[0] = 0;
+    node->state = WEIGHTS_ASKED;
+    set_deadline(w, now_us);
+}
+
 static void expire(struct weights *w, uint64_t now_us)
 {
     if (now_us < w->deadline_us)

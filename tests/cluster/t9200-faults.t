@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What dies takes only its own requests with it: an engine, a worker, a node, rank 0. The service goes on each time.
 . "$(dirname "$0")/lib.sh"
-plan 20
+plan 22
 cluster_up 8 4
 job=$(submit "replicas: fill" "heartbeat: {interval_ms: 250, missed: 6}" --nodes 8 --time 20)
 await_state "$job" READY 120
@@ -115,6 +115,21 @@ await 60 has_ready "$job" 8
 ok $? "the engine is restarted: 8 replicas again"
 await_state "$job" READY 30
 ok $? "and the service is READY again"
+
+# --- a router that is stopped for longer than its patience with silent workers, and goes on ---
+mapfile -t routers < <(ranks_with_role "$job" router)
+read -r rank host pid <<<"${routers[1]}"
+streams 1 16 $TOKENS paused &
+paused=$!
+await 60 started paused
+"$VC" exec "$host" kill -STOP "$pid"
+sleep 8 # 3 x 7 x 250 ms and more: it is the pause that is tested
+"$VC" exec "$host" kill -CONT "$pid"
+wait $paused
+[ "$(count ok paused)" = 16 ] && same_texts paused
+ok $? "a router stopped for 8 s finishes its streams"
+await 10 has_ready "$job" 8 1
+ok $? "and knows all replicas"
 
 # --- a worker process ---
 streams 0 16 $TOKENS worker &

@@ -407,7 +407,8 @@ static void test_refused_goes_elsewhere(void **state)
     w.submit_rc = 0;
     router_on_worker_host(w.router, 8, "n8", "r1"); /* it is back */
     TURN_UNTIL(w.n_sent == 5);
-    assert_int_equal(w.sent[4].worker, 8);
+    /* 8, or 7 when its second of being left alone is over on a slow machine */
+    assert_true(w.sent[4].worker == 8 || w.sent[4].worker == 7);
     step(&w.sent[4], 0, "ok2$", FINISH_STOP);
     EXPECT(&c, "\"text\":\"ok2\"");
     close(c.fd);
@@ -483,7 +484,8 @@ static void test_losses(void **state)
     assert_null(strstr(streamed->text, "\r\n0\r\n"));
     EXPECT(whole, "HTTP/1.1 502 Bad Gateway\r\n");
     EXPECT(whole, "\"code\":\"replica_lost\"");
-    assert_int_equal(w.n_sent, 2); /* nobody to cancel at */
+    assert_int_equal(w.n_sent, 4); /* it may be silent and not dead */
+    assert_true(w.sent[2].is_cancel && w.sent[3].is_cancel);
     assert_int_equal(router_n_running(w.router), 0);
     close(c.fd);
     close(d.fd);
