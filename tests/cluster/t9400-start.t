@@ -46,11 +46,9 @@ finish
 
 # --- a rank that dies before the detach: the world comes up again by itself ---
 job=$(submit "replicas: fill" "" --nodes 4 --time 10)
-early() { # a rank of the first attempt, before it is detached
-    [ -e "$(run_dir "$job")/attempt-1/rank0.addr" ] && "$VC" exec n2 pkill -KILL -x exaserved
-}
-until=$((SECONDS + 60))
-until early 2>/dev/null; do [ "$SECONDS" -lt "$until" ] || break; done
+# Stopped as soon as it is there, the rank cannot reach the first barrier; killed when the others wait for it there.
+"$VC" exec n2 timeout 60 sh -c "until pkill -STOP -f '[e]xaserved --world'; do :; done
+    until [ -e '$(run_dir "$job")/attempt-1/rank0.addr' ]; do sleep 0.01; done; pkill -KILL -f '[e]xaserved --world'"
 await_state "$job" READY 180
 ok $? "a rank died while the world started: it came up again by itself"
 is "$(endpoint "$job" .attempt)" 2 "in the second attempt"
