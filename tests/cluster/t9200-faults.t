@@ -63,7 +63,7 @@ same_texts() { # FILE: every stream that ended well has the text of the undistur
         awk '$4 == "ok" && $3 != $6 {bad = 1} END {exit bad}'
 }
 is "$(endpoint "$job" '.urls | length')" 2 "two routers"
-TOKENS=400 # long enough that a kill meets running streams
+TOKENS=700 # long enough that a kill meets running streams far from their end
 streams 0 16 $TOKENS calm
 is "$(count ok calm)" 16 "16 undisturbed streams end well"
 
