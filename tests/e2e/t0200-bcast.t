@@ -112,9 +112,11 @@ kill_test() { # VICTIM WHERE
     ok "$([ "$(lines 'round 1 rc PEER')" -gt 0 ] && is "$(lines 'image GOOD')" 5 >&2 && images_equal 5; echo $?)" \
         "survivors notice and finish after kill $1${2-}"
 }
-for victim in 5:9 2:3 0:5 4:0; do
-    kill_test $victim
-done
+# What Open MPI's TCP transport does with a broken connection is its own code, not built with a sanitizer: release only.
+case $out in
+*asan* | *tsan*) ;;
+*) for victim in 5:9 2:3 0:5 4:0; do kill_test $victim; done ;;
+esac
 # UCX reports a dead peer as an error inside a collective that goes on sending: other ways through the code
 export OMPI_MCA_pml=ucx OMPI_MCA_pml_ucx_tls=any OMPI_MCA_pml_ucx_devices=any UCX_TLS=tcp,self
 for victim in 4:0 0:5; do
