@@ -119,9 +119,10 @@ case $out in
 esac
 # UCX reports a dead peer as an error inside a collective that goes on sending: other ways through the code
 export OMPI_MCA_pml=ucx OMPI_MCA_pml_ucx_tls=any OMPI_MCA_pml_ucx_devices=any UCX_TLS=tcp,self
-for victim in 4:0 0:5; do
-    kill_test $victim ' over UCX'
-done
+case $out in
+*tsan*) ;;
+*) for victim in 4:0 0:5; do kill_test $victim ' over UCX'; done ;;
+esac
 unset OMPI_MCA_pml OMPI_MCA_pml_ucx_tls OMPI_MCA_pml_ucx_devices UCX_TLS
 
 # somebody does not come to a round
