@@ -239,6 +239,7 @@ nothing_left() { [ ! -e "$VCLUSTER_STATE/$C" ] && no_carriers $C; }
 for delay in 0.05 0.2 0.6; do
     setsid perl -e '$SIG{INT}="DEFAULT"; exec @ARGV' $V up --name $C --nodes 16 >/dev/null 2>&1 & p=$!
     sleep $delay; kill -INT -$p 2>/dev/null; wait $p; rc=$?
+    [ $rc != 0 ] || $V down --name $C >/dev/null 2>&1 # it was up before the Ctrl-C came
     # what the interrupted `up` had just forked dies with it, a moment later
     until_true 10 nothing_left; ok $? "Ctrl-C after $delay s leaves nothing (exit code $rc)"
 done
