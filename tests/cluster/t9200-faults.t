@@ -70,8 +70,8 @@ is "$(count ok calm)" 16 "16 undisturbed streams end well"
 mapfile -t workers < <(ranks_with_role "$job" worker)
 note "workers: ${workers[*]}"
 [ "${#workers[@]}" = 8 ] || bail "expected 8 workers, found ${#workers[@]}"
-# A worker that computes streams right now, by what its heartbeats say, on a node where nothing else of the world runs (ONLY=1) or anywhere.
-busy_worker() { # "RANK HOST PID"; options in $1: only|any
+# A worker that computes streams right now, by what its heartbeats say, on a node where nothing else of the world runs (only) or anywhere (any).
+busy_worker() { # only|any → "RANK HOST PID"
     local host w
     for host in $(api "$job" 0 /health/ready | jq -r '.replicas | sort_by(-.load.active)[] | select(.load.active > 0) | .host'); do
         if [ "$1" = any ] || [ "$("$VC" exec "$host" pgrep -c -x exaserved)" = 1 ]; then
@@ -83,15 +83,21 @@ busy_worker() { # "RANK HOST PID"; options in $1: only|any
     done
     return 1
 }
-active_on() { api "$job" 0 /health/ready | jq -r ".replicas[] | select(.host == \"$1\") | .load.active"; }
-frozen_busy() { # freeze an engine that computes streams; certain only when a heartbeat after the freeze still counts them
+row_of() { api "$job" 0 /health/ready | jq -c ".replicas[] | select(.host == \"$1\")"; }
+frozen_busy() { # freeze an engine that computes streams; certain only when a heartbeat made well after the freeze still counts them
+    local row frozen_at=$SECONDS
     busy_worker "$1" >"$HOME_DIR/victim" || return 1
     read -r rank host pid <"$HOME_DIR/victim"
     "$VC" exec "$host" pkill -STOP -x exaserve-engine
-    sleep 1 # three heartbeats
-    [ "$(active_on "$host")" -gt 0 ] && return
+    await 20 fresh_row $((frozen_at + 3))
+    row=$(row_of "$host")
+    note "frozen on $host: $(jq -c '{active: .load.active, heard_s}' <<<"$row")"
+    [ "$(jq .load.active <<<"$row")" -gt 0 ] && return
     "$VC" exec "$host" pkill -CONT -x exaserve-engine
     return 1
+}
+fresh_row() { # at least 3 s after the freeze, and heard within the last second
+    [ "$SECONDS" -ge "$1" ] && [ "$(row_of "$host" | jq '.heard_s < 1')" = true ]
 }
 victim() { # only|any: set rank host pid of a worker with running streams; they cannot end before the kill
     local until=$((SECONDS + 60))

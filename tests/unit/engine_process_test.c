@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -509,6 +510,17 @@ static void test_extra_descriptors_are_closed(void **state)
     close(high);
 }
 
+static void test_the_ranks_go_first(void **state)
+{
+    if (!have_program())
+        skip();
+    char out[64];
+    int ours = getpriority(PRIO_PROCESS, 0);
+    stub_output("nice", out, sizeof out);
+    if (ours < 19)
+        assert_true(atoi(out) > ours);
+}
+
 static void test_the_environment_is_cleaned(void **state)
 {
     if (!have_program())
@@ -590,6 +602,7 @@ int main(void)
         cmocka_unit_test(test_a_worker_that_does_not_read_ends_the_engine),
         cmocka_unit_test(test_the_engine_dies_with_its_parent),
         cmocka_unit_test(test_extra_descriptors_are_closed),
+        cmocka_unit_test(test_the_ranks_go_first),
         cmocka_unit_test(test_the_environment_is_cleaned),
         cmocka_unit_test(test_the_stub_leaves_when_its_parent_changed),
         cmocka_unit_test(test_wrong_command_lines),

@@ -70,6 +70,23 @@ static void test_last_word_waits_for_the_one_before(void **state)
     assert_string_equal(w->state, "STOPPED");
 }
 
+/* A worker computes what routers still stream: it stays until every one of them has drained or is gone. */
+static void test_workers_wait_for_routers(void **state)
+{
+    struct test_world *w = world_serving();
+    struct daemon *worker = w->d[WORLD_FIRST_WORKER];
+    daemon_drain(worker, 3600000, "asked to");
+    assert_true(worker->members[WORLD_ROUTER].up);
+    worker->members[WORLD_ROUTER].drained = false;
+    for (int i = 0; i < 3; i++) {
+        ending_tick(worker, clock_now_us());
+        assert_int_equal(worker->leave_at_us, 0);
+    }
+    worker->members[WORLD_ROUTER].drained = true;
+    ending_tick(worker, clock_now_us());
+    assert_int_not_equal(worker->leave_at_us, 0);
+}
+
 static void test_signal_while_starting(void **state)
 {
     struct test_world *w = world_make();
@@ -118,6 +135,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_signal_ends_all),
         cmocka_unit_test(test_last_word_waits_for_the_one_before),
+        cmocka_unit_test(test_workers_wait_for_routers),
         cmocka_unit_test(test_signal_while_starting),
         cmocka_unit_test(test_shorter_grace_wins),
         cmocka_unit_test(test_orphans_end),
