@@ -30,11 +30,9 @@ static void bite(const struct watchdog *d)
         snprintf(rank, sizeof rank, "rank %u on ", d->w->rank);
     snprintf(text, sizeof text, "%s%s is stuck in %s: another rank died or did not come", rank,
              host, d->doing);
-    if (d->w->stuck) {
-        d->w->stuck(d->w->stuck_arg, text);
-        return;
-    }
     log_error("mpi: %s; leaving", text);
+    if (d->w->stuck)
+        d->w->stuck(d->w->stuck_arg, text);
     _exit(EXIT_STUCK);
 }
 

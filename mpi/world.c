@@ -45,7 +45,8 @@ int mpi_err(struct err *e, int rc, const char *what)
     return err_set(e, ERR_PEER, "%s: %s", what, text);
 }
 
-int world_init(struct world **out, int *argc, char ***argv, uint64_t timeout_us, struct err *e)
+int world_init(struct world **out, int *argc, char ***argv, uint64_t timeout_us,
+               world_stuck_fn *stuck, void *arg, struct err *e)
 {
     int started = 0, provided = 0, rank = 0, size = 0;
     /* A survivor writes into connections of the killed: an error, not the end of the process. */
@@ -57,6 +58,8 @@ int world_init(struct world **out, int *argc, char ***argv, uint64_t timeout_us,
     struct watchdog *dog = NULL;
     if (!w)
         return err_set(e, ERR_NOMEM, "no memory for the world");
+    w->stuck = stuck;
+    w->stuck_arg = arg;
     int rc = watchdog_start(&dog, w, "MPI_Init", timeout_us, e);
     if (rc)
         return rc; /* the process ends */
@@ -283,12 +286,6 @@ int world_detach(struct world *w, uint64_t timeout_us, struct err *e)
     abort_disarm();
     w->detached = true;
     return 0;
-}
-
-void world_on_stuck(struct world *w, world_stuck_fn *fn, void *arg)
-{
-    w->stuck = fn;
-    w->stuck_arg = arg;
 }
 
 _Noreturn void world_leave(int status)

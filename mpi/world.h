@@ -15,8 +15,13 @@
 
 struct world; /* one a process */
 
-/* MPI_Init. Past timeout_us: as world_on_stuck's default. */
-int world_init(struct world **out, int *argc, char ***argv, uint64_t timeout_us, struct err *e);
+/* What to do when this rank hangs in a call that cannot be polled, because another rank died or
+ * did not come: MPI_Init, making communicators (bcast_prepare), the detach. Called from another
+ * thread; the mover never comes back then. Where it returns, the process leaves with exit code 3. */
+typedef void world_stuck_fn(void *arg, const char *text);
+/* MPI_Init. stuck may be NULL. */
+int world_init(struct world **out, int *argc, char ***argv, uint64_t timeout_us,
+               world_stuck_fn *stuck, void *arg, struct err *e);
 uint32_t world_rank(const struct world *w);
 uint32_t world_size(const struct world *w);
 /* Talk once with every rank, so that no connection is opened lazily later. ERR_TIMEOUT names the
@@ -24,12 +29,6 @@ uint32_t world_size(const struct world *w);
 int world_warm_up(struct world *w, uint64_t timeout_us, struct err *e);
 /* PMIx_Finalize once. */
 int world_detach(struct world *w, uint64_t timeout_us, struct err *e);
-/* What to do when this rank hangs in a call that cannot be polled, because another rank died or
- * did not come: making communicators (bcast_prepare), or the detach. Called from
- * another thread; the mover never comes back then. Without it: logged, and the process leaves
- * with exit code 3, which ends the step. */
-typedef void world_stuck_fn(void *arg, const char *text);
-void world_on_stuck(struct world *w, world_stuck_fn *fn, void *arg);
 _Noreturn void world_leave(int status);
 
 #endif

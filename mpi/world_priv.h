@@ -17,7 +17,7 @@ struct world {
     struct round_comms
         *comms; /* owned; those of the full round, or NULL: never made, or abandoned */
     struct quarantine *quarantine; /* owned; buffers that MPI may still write, or NULL */
-    world_stuck_fn *stuck;         /* NULL: log and leave */
+    world_stuck_fn *stuck;         /* or NULL */
     void *stuck_arg;
 };
 

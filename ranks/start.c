@@ -28,9 +28,23 @@ enum {
     ABORT_FLUSH_US = 200000,
 };
 
+/* For the job script: this world will not come up, for a rank has left. It ends those that cannot leave by themselves (a stopped
+ * process, a node that hangs) instead of waiting for them. */
+static void mark_left(void *arg, const char *why)
+{
+    const struct daemon *d = arg;
+    char path[sizeof d->attempt_dir + 32];
+    struct err e = ERR_INIT;
+    (void)why;
+    if (path_join(path, sizeof path, &e, "%s/left", d->attempt_dir) ||
+        file_publish(path, "", 0, 0600, &e))
+        log_warn("start: %s", e.text);
+}
+
 static _Noreturn void give_up(struct daemon *d, const struct err *e)
 {
     log_error("start: %s", e->text);
+    mark_left(d, e->text);
     if (d->rank == SCHEDULER_MEMBER)
         clock_sleep_us(ABORT_FLUSH_US); /* the others shall hear why, not just lose rank 0 */
     world_leave(e->code == ERR_CONFIG ? err_exit_code(ERR_CONFIG) : EXIT_WORLD_LOST);
@@ -215,10 +229,8 @@ _Noreturn void rank_run(const char *run_dir, uint32_t attempt, int *argc, char *
         log_error("start: %s", e.text);
         _exit(err_exit_code(e.code));
     }
-    if (world_init(&world, argc, argv, boot_phase_limit_us(d->layout.n_ranks), &e)) {
-        log_error("start: %s", e.text);
-        _exit(EXIT_WORLD_LOST);
-    }
+    if (world_init(&world, argc, argv, boot_phase_limit_us(d->layout.n_ranks), mark_left, d, &e))
+        give_up(d, &e);
     uint64_t t1 = clock_now_us();
     struct mover_config mc = {.run_dir = d->run_dir,
                               .attempt_dir = d->attempt_dir,

@@ -119,7 +119,7 @@ static void start(struct bench *b, int *argc, char ***argv)
     struct err e = ERR_INIT;
     uint64_t t[5];
     t[0] = clock_now_us();
-    if (world_init(&b->w, argc, argv, WAIT_US, &e))
+    if (world_init(&b->w, argc, argv, WAIT_US, NULL, NULL, &e))
         die("init", &e);
     t[1] = clock_now_us();
     MPI_Barrier(MPI_COMM_WORLD);

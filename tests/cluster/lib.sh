@@ -18,6 +18,7 @@ PACK=$BUILD_DIR/model/smollm2.h5
 export VCLUSTER_NAME=${VCLUSTER_NAME:-$(basename "$0" .t | tr -cd 'a-z0-9' | head -c 12)$$}
 VC=$ROOT/tests/cluster/vcluster
 MODEL_NAME=smollm2
+SUBMIT_ENV=() # NAME=VALUE for the submitted job, too
 n_test=0
 n_failed=0
 
@@ -97,7 +98,22 @@ submit() { # [MODEL-LINES] [TOP-LINES] [options of submit…] → job id
     file=$(mktemp "$HOME_DIR/serve-XXXXXX.yaml")
     # short contexts: eight replicas share the memory of one machine here
     yaml "$file" "${1:-replicas: fill}"$'\ncontext: 1024\nslots: 8' "${2:-}"
-    exa submit "$file" "${@:3}"
+    "$VC" login env "${SUBMIT_ENV[@]}" "$BIN/exaserve" submit "$file" "${@:3}"
+}
+# pml ucx receives by recv(2), which /proc/PID/io does not count: what rchar shows then is file reads alone.
+COUNT_FILE_READS=(OMPI_MCA_pml=ucx OMPI_MCA_pml_ucx_tls=any OMPI_MCA_pml_ucx_devices=any OMPI_MCA_btl=)
+pack_read_once() { # NODES RANKS: by /proc/PID/io of all ranks, each byte of the pack was read once; submitted with COUNT_FILE_READS
+    local data rchars i r idle n sum=0
+    data=$("$BIN/exaserve" pack --list "$PACK" | sed -n 's/^total .* \([0-9]*\) bytes,.*/\1/p')
+    mapfile -t rchars < <(for ((i = 0; i < $1; i++)); do
+        "$VC" exec "n$i" sh -c 'for p in $(pgrep -x exaserved); do sed -n "s/^rchar: //p" /proc/$p/io; done'
+    done | sort -n)
+    # What every rank reads at its start (shared libraries, /proc and /sys for hwloc and UCX, configuration) is what the one with the least has
+    # read: a standby, which has nothing to do with weights. It must be small itself.
+    idle=${rchars[0]} n=${#rchars[@]}
+    for r in "${rchars[@]}"; do sum=$((sum + r - idle)); done
+    note "rchar of $n ranks above the idle one's $idle: $sum; tensor bytes of the pack: $data"
+    [ "$n" = "$2" ] && [ "$idle" -lt 30000000 ] && [ "$sum" -ge "$data" ] && [ "$sum" -lt $((data + n * 1000000)) ]
 }
 run_dir() { # JOB
     echo "$BASE"/*/"$1"

@@ -4,10 +4,8 @@
 plan 22
 cluster_up 8 4
 
-# pml ucx receives by recv(2), which /proc/PID/io does not count: what rchar shows is file reads alone.
-yaml "$HOME_DIR/serve.yaml" "replicas: fill"
-out=$(login env OMPI_MCA_pml=ucx OMPI_MCA_pml_ucx_tls=any OMPI_MCA_pml_ucx_devices=any OMPI_MCA_btl= \
-    "$BIN/exaserve" submit "$HOME_DIR/serve.yaml" --nodes 8 --time 20 --wait 2>"$HOME_DIR/progress")
+SUBMIT_ENV=("${COUNT_FILE_READS[@]}")
+out=$(submit "replicas: fill" "" --nodes 8 --time 20 --wait 2>"$HOME_DIR/progress")
 is "$?" 0 "submit --wait ends with 0 when the service is ready"
 like "$out" '^[0-9]+$' "it prints the job id alone"
 job=$out
@@ -17,17 +15,8 @@ is "$(endpoint "$job" '"\(.n_ready) of \(.n_wanted)"')" "8 of 8" "every node has
 is "$(stat -c %a "$(run_dir "$job")" "$(run_dir "$job")"/{endpoint.json,secret,key} | paste -sd' ')" "700 600 600 600" \
     "the run directory and its secrets are private"
 
-data=$("$BIN/exaserve" pack --list "$PACK" | sed -n 's/^total .* \([0-9]*\) bytes,.*/\1/p')
-mapfile -t rchars < <(for i in 0 1 2 3 4 5 6 7; do
-    "$VC" exec "n$i" sh -c 'for p in $(pgrep -x exaserved); do sed -n "s/^rchar: //p" /proc/$p/io; done'
-done | sort -n)
-# What every rank reads at its start (shared libraries, /proc and /sys for hwloc and UCX, configuration) is what the one with the least has read:
-# a standby, which has nothing to do with weights. It must be small itself.
-idle=${rchars[0]} n_ranks=${#rchars[@]} sum=0
-for r in "${rchars[@]}"; do sum=$((sum + r - idle)); done
-note "rchar of $n_ranks ranks above the idle one's $idle: $sum; tensor bytes of the pack: $data"
-[ "$n_ranks" = 13 ] && [ "$idle" -lt 30000000 ] && [ "$sum" -ge "$data" ] && [ "$sum" -lt $((data + n_ranks * 1000000)) ]
-ok $? "/proc/PID/io: the ranks together read each byte of the pack once"
+pack_read_once 8 13
+ok $? "/proc/PID/io: 13 ranks on 8 nodes together read each byte of the pack once"
 is "$(for i in 0 1 2 3 4 5 6 7; do "$VC" exec n$i sh -c 'sha256sum /var/cache/exaserve/*/image' | cut -d' ' -f1; done | sort -u | wc -l)" 1 \
     "the images of all nodes are equal"
 

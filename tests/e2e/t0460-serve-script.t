@@ -88,6 +88,13 @@ for i in 1 2 3 4; do world $i <<<'exit 75'; done
 (script)
 is "$? $(grep -c '^world' "$CASE/calls")" "1 4" "four starts and no more"
 
+new_case hangs
+world 1 <<<'touch "$dir/left"; sleep 100 & wait'
+world 2 <<<'touch "$dir/detached"'
+(script)
+is "$? $(calls)" "0 probe n1,n2,n3;world 1 n1,n2,n3;term;probe n1,n2,n3;world 2 n1,n2,n3" \
+    "a rank that hangs when the others have left is ended, and the world started again"
+
 new_case states
 printf '%s\n' 'n1 allocated*' 'n2 down' 'n3 draining' >"$CASE/sinfo"
 world 1 <<<'touch "$dir/detached"'

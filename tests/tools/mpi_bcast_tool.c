@@ -260,7 +260,7 @@ static void start_world(struct run *t, int *argc, char ***argv)
 {
     struct err e = ERR_INIT;
     uint64_t t0 = clock_now_us();
-    if (world_init(&t->w, argc, argv, WAIT_US, &e))
+    if (world_init(&t->w, argc, argv, WAIT_US, NULL, NULL, &e))
         die("world_init", &e);
     t->rank = world_rank(t->w);
     t->size = world_size(t->w);
