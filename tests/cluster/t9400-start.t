@@ -59,7 +59,7 @@ job=$(submit "replicas: fill" "" --nodes 4 --time 10)
 is $? 0 "ranks were killed when the world met"
 await_state "$job" READY 180
 ok $? "ranks died while the world started: it came up again by itself"
-is "$(endpoint "$job" .attempt)" 2 "in the second attempt"
+is "$(endpoint "$job" '"\(.attempt) \(.n_ready)"')" "2 4" "in the second attempt, with all nodes"
 finish
 job=$(submit "replicas: fill" "" --nodes 4 --time 10)
 "$VC" exec n1 timeout 60 sh -c "until pkill -STOP -f '[e]xaserved --world'; do :; done"

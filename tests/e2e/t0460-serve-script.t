@@ -77,7 +77,7 @@ wait $pid
 is "$? $(calls)" "0 probe n1,n2,n3;world 1 n1,n2,n3;usr1" "asked to end: the world is told by SIGUSR1, exit code 0"
 
 new_case blames
-for i in 1 2; do world $i <<<'echo n2 >"$dir/blame"; exit 75'; done
+for i in 1 2; do world $i <<<'printf "n2\nn2\n" >"$dir/blame"; exit 75'; done
 world 3 <<<'touch "$dir/detached"; exit 1'
 (script)
 is "$? $(calls)" "1 probe n1,n2,n3;world 1 n1,n2,n3;probe n1,n2,n3;world 2 n1,n2,n3;probe n1,n3;world 3 n1,n3" \
