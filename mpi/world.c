@@ -1,6 +1,6 @@
 /* world.c - see world.h. */
 #include "mpi/world.h"
-#include "mpi/abort.h"
+#include "mpi/shield.h"
 #include "mpi/watchdog.h"
 #include "mpi/world_priv.h"
 
@@ -283,7 +283,7 @@ int world_detach(struct world *w, uint64_t timeout_us, struct err *e)
             return err_set(e, ERR_SYS, "rank %u cannot detach from PMIx: %s", w->rank,
                            PMIx_Error_string(status));
     }
-    abort_disarm();
+    shield_raise();
     w->detached = true;
     return 0;
 }
