@@ -1,6 +1,8 @@
 # How a room becomes build/$(MODE)/lib/lib<room>.a, and rooms become programs.
 #
-# Flags are part of the prerequisites: each room has a stamp that changes when its command line does.
+# Flags are part of the prerequisites: each room has a stamp that changes when its command line does, and one stamp stands
+# for what is linked with what.
+stamp = mkdir -p $(@D); echo '$(1)' | cmp -s - $@ || echo '$(1)' > $@
 
 # --- one room -------------------------------------------------------------------------------------------
 room_sources = $(filter-out $(foreach p,$(PROGRAMS),$(MAIN_$(p))),$(wildcard $(1)/*.c $(1)/*/*.c))
@@ -21,19 +23,19 @@ SRC_$(1) := $(call room_sources,$(1))
 OBJ_$(1) := $$(SRC_$(1):%.c=$(OUT)/obj/%.o)
 FLG_$(1) := $(CPPFLAGS_ALL) $(CPPFLAGS_$(1)) $(call pkg_cflags,$(call room_pkgs,$(1))) $(CFLAGS_ALL) $(CFLAGS_$(1))
 $(OUT)/flags/$(1): FORCE
-	@mkdir -p $$(@D); echo '$(CC) $$(FLG_$(1))' | cmp -s - $$@ || echo '$(CC) $$(FLG_$(1))' > $$@
+	@$$(call stamp,$(CC) $$(FLG_$(1)) $$(foreach s,$$(SRC_$(1)),$$(call isa_flags,$$(s))))
 $(OUT)/obj/$(1)/%.o: $(1)/%.c $(OUT)/flags/$(1)
 	@mkdir -p $$(@D); echo "  cc    $$<"
 	@$(CC) $$(FLG_$(1)) $$(call isa_flags,$$<) -MMD -MP -c $$< -o $$@
 $(OUT)/lib/lib$(1).a: $$(OBJ_$(1)) $(OUT)/flags/objs-$(1)
 	@mkdir -p $$(@D); rm -f $$@; $(AR) rcs $$@ $$(OBJ_$(1))
 $(OUT)/flags/objs-$(1): FORCE
-	@mkdir -p $$(@D); echo '$$(OBJ_$(1))' | cmp -s - $$@ || echo '$$(OBJ_$(1))' > $$@
+	@$$(call stamp,$$(OBJ_$(1)))
 -include $$(OBJ_$(1):.o=.d)
 endef
 $(foreach r,$(ROOMS),$(eval $(call ROOM_RULES,$(r))))
 
-$(OUT)/lib/libllhttp.a: $(wildcard /usr/share/llhttp/*.c) mk/rules.mk
+$(OUT)/lib/libllhttp.a: $(wildcard /usr/share/llhttp/*.c) $(OUT)/flags/router
 	@mkdir -p $(OUT)/obj/llhttp $(@D)
 	@for f in api http llhttp; do $(CC) -O2 -fPIC $(FLAGS_$(MODE)) $(LLHTTP_INC) -c /usr/share/llhttp/$$f.c -o $(OUT)/obj/llhttp/$$f.o || exit 1; done
 	@rm -f $@; $(AR) rcs $@ $(OUT)/obj/llhttp/*.o
@@ -53,7 +55,7 @@ endef
 $(foreach p,$(PROGRAMS),$(eval $(call PROGRAM_RULES,$(p))))
 
 $(OUT)/flags/link: FORCE
-	@mkdir -p $(@D); echo '$(LDFLAGS_ALL)' | cmp -s - $@ || echo '$(LDFLAGS_ALL)' > $@
+	@$(call stamp,$(LDFLAGS_ALL) $(foreach p,$(PROGRAMS),$(ROOMS_$(p)) /) $(foreach r,$(ROOMS),$(USES_$(r)) - $(PKG_$(r)) /))
 
 .PHONY: all FORCE
 FORCE:
