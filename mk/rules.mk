@@ -12,7 +12,9 @@ pkg_cflags = $(if $(strip $(1)),$(shell pkg-config --cflags $(1)))
 pkg_libs = $(if $(strip $(1)),$(shell pkg-config --libs $(1)))
 
 # llhttp: Debian ships its C sources (node-llhttp), no library. Its loose machine takes any two bytes for a chunk's end.
-LLHTTP_INC := -isystem /usr/share/include/llhttp -DLLHTTP_STRICT_MODE=1
+LLHTTP_SRC     ?= /usr/share/llhttp
+LLHTTP_INCLUDE ?= /usr/share/include/llhttp
+LLHTTP_INC := -isystem $(LLHTTP_INCLUDE) -DLLHTTP_STRICT_MODE=1
 CPPFLAGS_router := $(LLHTTP_INC)
 # Kernel sets: one file suffix each; run-time dispatch picks.
 CFLAGS_engine := -O3
@@ -35,9 +37,9 @@ $(OUT)/flags/objs-$(1): FORCE
 endef
 $(foreach r,$(ROOMS),$(eval $(call ROOM_RULES,$(r))))
 
-$(OUT)/lib/libllhttp.a: $(wildcard /usr/share/llhttp/*.c) $(OUT)/flags/router
+$(OUT)/lib/libllhttp.a: $(wildcard $(LLHTTP_SRC)/*.c) $(OUT)/flags/router
 	@mkdir -p $(OUT)/obj/llhttp $(@D)
-	@for f in api http llhttp; do $(CC) -O2 -fPIC $(FLAGS_$(MODE)) $(LLHTTP_INC) -c /usr/share/llhttp/$$f.c -o $(OUT)/obj/llhttp/$$f.o || exit 1; done
+	@for f in api http llhttp; do $(CC) -O2 -fPIC $(FLAGS_$(MODE)) $(LLHTTP_INC) -c $(LLHTTP_SRC)/$$f.c -o $(OUT)/obj/llhttp/$$f.o || exit 1; done
 	@rm -f $@; $(AR) rcs $@ $(OUT)/obj/llhttp/*.o
 
 # --- programs -------------------------------------------------------------------------------------------
@@ -49,7 +51,7 @@ link_pkgs = $(sort $(foreach r,$(1),$(PKG_$(r))))
 define PROGRAM_RULES
 $(OUT)/bin/$(1): $(OUT)/obj/$(MAIN_$(1):.c=.o) $(call room_libs,$(ROOMS_$(1))) $(call extra_libs,$(ROOMS_$(1))) $(OUT)/flags/link
 	@mkdir -p $$(@D); echo "  link  $$@"
-	@$(CC) $(LDFLAGS_ALL) -Wl,--as-needed -o $$@ $$< $(call room_libs,$(ROOMS_$(1))) $(call extra_libs,$(ROOMS_$(1))) $(call pkg_libs,$(call link_pkgs,$(ROOMS_$(1)))) -lm
+	@$(CC) $(LDFLAGS_ALL) -Wl,--as-needed -o $$@ $$< $(call room_libs,$(ROOMS_$(1))) $(call extra_libs,$(ROOMS_$(1))) $$(call pkg_libs,$(call link_pkgs,$(ROOMS_$(1)))) -lm
 -include $(OUT)/obj/$(MAIN_$(1):.c=.d)
 endef
 $(foreach p,$(PROGRAMS),$(eval $(call PROGRAM_RULES,$(p))))

@@ -9,7 +9,7 @@ unit_rooms = $(call link_order,$(call closure,$(call unit_room,$(1))))
 define UNIT_RULES
 $(OUT)/tests/unit/$(1): tests/unit/$(1).c $(call room_libs,$(call unit_rooms,$(1))) $(call extra_libs,$(call unit_rooms,$(1))) $(OUT)/flags/$(call unit_room,$(1)) $(OUT)/flags/link
 	@mkdir -p $$(@D); echo "  test  $(1)"
-	@$(CC) $$(FLG_$(call unit_room,$(1))) -MMD -MP $$< -o $$@ $(LDFLAGS_ALL) -Wl,--as-needed $(call room_libs,$(call unit_rooms,$(1))) $(call extra_libs,$(call unit_rooms,$(1))) $(call pkg_libs,$(call link_pkgs,$(call unit_rooms,$(1))) cmocka jansson) -lm
+	@$(CC) $$(FLG_$(call unit_room,$(1))) -MMD -MP $$< -o $$@ $(LDFLAGS_ALL) -Wl,--as-needed $(call room_libs,$(call unit_rooms,$(1))) $(call extra_libs,$(call unit_rooms,$(1))) $$(call pkg_libs,$(call link_pkgs,$(call unit_rooms,$(1))) cmocka jansson libpcre2-8) -lm
 -include $(OUT)/tests/unit/$(1).d
 endef
 $(foreach t,$(notdir $(basename $(UNIT_SRC))),$(eval $(call UNIT_RULES,$(t))))
@@ -25,11 +25,11 @@ FZSRC_$(1) := $$(filter-out engine/cpu/%_avx2.c,$$(foreach r,$$(FZROOMS_$(1)),$$
 $(OUT)/fuzz/$(1): tests/fuzz/$(1).c $$(FZSRC_$(1)) $$(foreach r,$$(FZROOMS_$(1)),$$(wildcard $$(r)/*.h $$(r)/*/*.h)) $$(wildcard tests/tools/*.h) \
         $(call extra_libs,$(call unit_rooms,$(1))) $(OUT)/flags/$(call unit_room,$(1)) $(OUT)/flags/link
 	@mkdir -p $$(@D); echo "  fuzz  $(1)"
-	@$(CLANG) $$(FLG_$(call unit_room,$(1))) -Wno-everything -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined tests/fuzz/$(1).c $$(FZSRC_$(1)) -o $$@ $(call extra_libs,$(call unit_rooms,$(1))) $(call pkg_libs,$(call link_pkgs,$(call unit_rooms,$(1))) jansson) -lm
+	@$(CLANG) $$(FLG_$(call unit_room,$(1))) -Wno-everything -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined tests/fuzz/$(1).c $$(FZSRC_$(1)) -o $$@ $(call extra_libs,$(call unit_rooms,$(1))) $$(call pkg_libs,$(call link_pkgs,$(call unit_rooms,$(1))) jansson) -lm
 $(OUT)/tests/fuzz/$(1): tests/fuzz/$(1).c tests/fuzz/replay.c $(wildcard tests/tools/*.h) $(call room_libs,$(call unit_rooms,$(1))) \
         $(call extra_libs,$(call unit_rooms,$(1))) $(OUT)/flags/$(call unit_room,$(1)) $(OUT)/flags/link
 	@mkdir -p $$(@D)
-	@$(CC) $$(FLG_$(call unit_room,$(1))) tests/fuzz/$(1).c tests/fuzz/replay.c -o $$@ $(LDFLAGS_ALL) -Wl,--as-needed $(call room_libs,$(call unit_rooms,$(1))) $(call extra_libs,$(call unit_rooms,$(1))) $(call pkg_libs,$(call link_pkgs,$(call unit_rooms,$(1))) jansson) -lm
+	@$(CC) $$(FLG_$(call unit_room,$(1))) tests/fuzz/$(1).c tests/fuzz/replay.c -o $$@ $(LDFLAGS_ALL) -Wl,--as-needed $(call room_libs,$(call unit_rooms,$(1))) $(call extra_libs,$(call unit_rooms,$(1))) $$(call pkg_libs,$(call link_pkgs,$(call unit_rooms,$(1))) jansson) -lm
 endef
 $(foreach t,$(FUZZ),$(eval $(call FUZZ_RULES,$(t))))
 
