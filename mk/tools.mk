@@ -53,10 +53,12 @@ bench:  ## figures: starts (STARTS=200), broadcast, tokens/s (never part of chec
 	@$(MAKE) --no-print-directory -j$(JOBS) MODE=release all model bench-bins
 	@tests/bench/run.sh $(BUILD)
 
-install: all  ## copy programs and job scripts to PREFIX (default /usr/local/exaserve)
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/jobs
+install: all  ## copy programs, job scripts and documents to PREFIX (default /usr/local/exaserve)
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/jobs $(DESTDIR)$(PREFIX)/docs
 	install -m 755 $(foreach p,$(PROGRAMS),$(OUT)/bin/$(p)) $(DESTDIR)$(PREFIX)/bin
 	install -m 644 jobs/*.sbatch jobs/*.yaml $(DESTDIR)$(PREFIX)/jobs
+	install -m 644 README.md LICENSE $(DESTDIR)$(PREFIX)
+	install -m 644 docs/*.md $(DESTDIR)$(PREFIX)/docs
 
 clean:  ## remove all builds (the fetched model, Python clients and fuzz findings stay)
 	rm -rf $(foreach m,release debug asan tsan cov lint check test-cache bench-cache bench-run,$(BUILD)/$(m))
