@@ -186,15 +186,12 @@ static int run(int argc, char **argv)
          "how long each router may take to answer (10)"},
         {.name = NULL},
     };
-    const char *operand[OPT_MAX_OPERANDS];
-    int code = opt_parse(&COMMAND_HEALTH, opts, argc, argv, operand);
+    struct target *t;
+    int code = target_of_line(&t, &COMMAND_HEALTH, opts, argc, argv);
     if (code != OPT_GO_ON)
         return code;
     struct err e = ERR_INIT;
-    struct target *t = calloc(1, sizeof *t);
-    int rc = t ? target_find(t, operand[0], &e) : err_set(&e, ERR_NOMEM, "out of memory");
-    if (!rc)
-        rc = target_urls(t, &e);
+    int rc = target_urls(t, &e);
     if (!rc)
         rc = check(t, json, timeout_s ? (unsigned)timeout_s * 1000 : ANSWER_TIMEOUT_MS, &e);
     code = rc ? say_error("health", &e) : EXIT_READY;

@@ -110,16 +110,13 @@ static int run(int argc, char **argv)
         {"json", 'j', OPT_FLAG, .value = &json, .help = "one JSON object, for programs"},
         {.name = NULL},
     };
-    const char *operand[OPT_MAX_OPERANDS];
-    int code = opt_parse(&COMMAND_STATUS, opts, argc, argv, operand);
+    struct target *t;
+    int code = target_of_line(&t, &COMMAND_STATUS, opts, argc, argv);
     if (code != OPT_GO_ON)
         return code;
     struct err e = ERR_INIT;
-    struct target *t = calloc(1, sizeof *t);
-    int rc = t ? target_find(t, operand[0], &e) : err_set(&e, ERR_NOMEM, "out of memory");
-    if (!rc && (rc = target_endpoint(t, &e)) == ERR_AGAIN)
-        rc = 0; /* not started yet: that is what we say */
-    if (rc) {
+    int rc = target_endpoint(t, &e);
+    if (rc && rc != ERR_AGAIN) { /* AGAIN: not started yet, that is what we say */
         code = say_error("status", &e);
         free(t);
         return code;

@@ -57,15 +57,12 @@ static int run(int argc, char **argv)
         {"no-wait", 'n', OPT_FLAG, .value = &no_wait, .help = "ask, and do not wait"},
         {.name = NULL},
     };
-    const char *operand[OPT_MAX_OPERANDS];
-    int code = opt_parse(&COMMAND_STOP, opts, argc, argv, operand);
+    struct target *t;
+    int code = target_of_line(&t, &COMMAND_STOP, opts, argc, argv);
     if (code != OPT_GO_ON)
         return code;
     struct err e = ERR_INIT;
-    struct target *t = calloc(1, sizeof *t);
-    int rc = t ? target_find(t, operand[0], &e) : err_set(&e, ERR_NOMEM, "out of memory");
-    if (!rc)
-        rc = target_state(t, &e);
+    int rc = target_state(t, &e);
     bool was_over = !rc && target_ended(t);
     if (!rc && !was_over)
         rc = ask(t, &e);

@@ -2,11 +2,13 @@
 #include "cli/target.h"
 
 #include "base/file.h"
+#include "cli/say.h"
 #include "slurm/cluster.h"
 #include "slurm/fault.h"
 #include "slurm/owner.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MAX_ATTEMPTS = 4 }; /* of jobs/serve.sbatch */
@@ -49,6 +51,24 @@ int target_find(struct target *t, const char *job, struct err *e)
     if (e)
         *e = (struct err)ERR_INIT;
     return 0;
+}
+
+int target_of_line(struct target **out, const struct command *c, const struct opt *opts, int argc,
+                   char **argv)
+{
+    const char *operand[OPT_MAX_OPERANDS];
+    int code = opt_parse(c, opts, argc, argv, operand);
+    if (code != OPT_GO_ON)
+        return code;
+    struct err e = ERR_INIT;
+    struct target *t = calloc(1, sizeof *t);
+    int rc = t ? target_find(t, operand[0], &e) : err_set(&e, ERR_NOMEM, "out of memory");
+    if (rc) {
+        free(t);
+        return say_error(c->name, &e);
+    }
+    *out = t;
+    return OPT_GO_ON;
 }
 
 int target_endpoint(struct target *t, struct err *e)

@@ -3,6 +3,7 @@
 #ifndef EXA_CLI_TARGET_H
 #define EXA_CLI_TARGET_H
 
+#include "cli/opt.h"
 #include "slurm/job.h"
 #include "slurm/rundir.h"
 
@@ -23,6 +24,10 @@ struct target {
 
 /* job NULL: the newest. ERR_CONFIG: no such job. */
 int target_find(struct target *t, const char *job, struct err *e);
+/* For commands whose one operand is [JOB]: the line parsed and its service found. OPT_GO_ON, and *out is the caller's to
+ * free(); or the exit code, as opt_parse. */
+int target_of_line(struct target **out, const struct command *c, const struct opt *opts, int argc,
+                   char **argv);
 /* Read endpoint.json again. ERR_AGAIN: not there yet. */
 int target_endpoint(struct target *t, struct err *e);
 /* Ask Slurm, or look for the process. */

@@ -16,16 +16,12 @@ static int run(int argc, char **argv)
          .help = "both, as `export OPENAI_BASE_URL=…` and `export OPENAI_API_KEY=…`"},
         {.name = NULL},
     };
-    const char *operand[OPT_MAX_OPERANDS];
-    int code = opt_parse(&COMMAND_URL, opts, argc, argv, operand);
+    struct target *t;
+    int code = target_of_line(&t, &COMMAND_URL, opts, argc, argv);
     if (code != OPT_GO_ON)
         return code;
     struct err e = ERR_INIT;
-    struct target *t = calloc(1, sizeof *t);
-    int rc = t ? target_find(t, operand[0], &e) : err_set(&e, ERR_NOMEM, "out of memory");
-    if (!rc)
-        rc = target_urls(t, &e);
-    if (rc) {
+    if (target_urls(t, &e) != 0) {
         code = say_error("url", &e);
     } else {
         code = EXIT_READY;

@@ -13,7 +13,8 @@ fi
 if ! command -v apt-get >/dev/null || [ "$(id -u)" != 0 ]; then
     echo "This needs root on Debian 12 to install:$missing" >&2
     echo "On a cluster without root, load or build these (modules, spack): gcc >= 12, GNU make, pkg-config, Open MPI 4.1 with" >&2
-    echo "PMIx 4, UCX >= 1.13, HDF5 >= 1.10, libuv, jansson, libcyaml, OpenSSL 3, PCRE2, hwloc, libcurl, llhttp 8 (C sources)." >&2
+    echo "PMIx 4, UCX >= 1.13, HDF5 >= 1.10, libuv, jansson, libcyaml, libyaml, OpenSSL 3, libcurl, and the" >&2
+    echo "C sources of llhttp 8: make LLHTTP_SRC=DIR LLHTTP_INCLUDE=DIR." >&2
     exit 1
 fi
 echo "  deps  installing:$missing"

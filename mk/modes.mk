@@ -7,7 +7,7 @@ WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpoi
            -Wno-unused-parameter -Werror=implicit-function-declaration -Werror=format
 # No contraction: a*b+c must round the same way in every kernel file (batch invariance, engine/).
 CSTD    := -std=c17 -D_GNU_SOURCE -ffp-contract=off -fno-math-errno -fstack-protector-strong
-CPPFLAGS_ALL := -I. -I$(OUT)/gen
+CPPFLAGS_ALL := -I.
 
 FLAGS_release := -O2 -g -D_FORTIFY_SOURCE=2
 FLAGS_debug   := -O0 -g3

@@ -1,5 +1,5 @@
 # The rooms, in order of layers. USES_x: the rooms that x may include (`make lint` holds it).
-# PKG_x: the pkg-config modules that x, and nothing else, may include.
+# PKG_x: the pkg-config modules that x includes; those of one room only are in tests/tools/lint_layers.py.
 ROOMS := base config model text wire mpi hdf5io slurm engine router ranks cli
 
 USES_base    :=
@@ -15,17 +15,15 @@ USES_router  := base config model text wire engine
 USES_ranks   := base config model text wire mpi hdf5io slurm engine router
 USES_cli     := base config model text hdf5io slurm engine
 
-PKG_base     := libuv libcrypto
-PKG_config   := libcyaml
-PKG_text     := libpcre2-8
+PKG_base     := libcrypto
+PKG_config   := libcyaml yaml-0.1
 PKG_wire     := ucx
 PKG_mpi      := ompi-c pmix jansson
 PKG_hdf5io   := hdf5
 PKG_slurm    := jansson
-PKG_engine   := hwloc
-PKG_router   := libuv jansson libcrypto
-PKG_ranks    := libuv jansson libcrypto hwloc
-PKG_cli      := libcurl jansson libcrypto
+PKG_router   := libuv jansson
+PKG_ranks    := libuv
+PKG_cli      := libcurl jansson
 
 # Programs: NAME = main file, rooms linked.
 PROGRAMS := exaserve exaserved exaserve-engine

@@ -1,6 +1,8 @@
 # How a room becomes build/$(MODE)/lib/lib<room>.a, and rooms become programs.
 #
-# Flags are part of the prerequisites: each room has a stamp that changes when its command line does.
+# Flags are part of the prerequisites: each room has a stamp that changes when its command line does, and one stamp stands
+# for what is linked with what.
+stamp = mkdir -p $(@D); echo '$(1)' | cmp -s - $@ || echo '$(1)' > $@
 
 # --- one room -------------------------------------------------------------------------------------------
 room_sources = $(filter-out $(foreach p,$(PROGRAMS),$(MAIN_$(p))),$(wildcard $(1)/*.c $(1)/*/*.c))
@@ -10,7 +12,9 @@ pkg_cflags = $(if $(strip $(1)),$(shell pkg-config --cflags $(1)))
 pkg_libs = $(if $(strip $(1)),$(shell pkg-config --libs $(1)))
 
 # llhttp: Debian ships its C sources (node-llhttp), no library. Its loose machine takes any two bytes for a chunk's end.
-LLHTTP_INC := -isystem /usr/share/include/llhttp -DLLHTTP_STRICT_MODE=1
+LLHTTP_SRC     ?= /usr/share/llhttp
+LLHTTP_INCLUDE ?= /usr/share/include/llhttp
+LLHTTP_INC := -isystem $(LLHTTP_INCLUDE) -DLLHTTP_STRICT_MODE=1
 CPPFLAGS_router := $(LLHTTP_INC)
 # Kernel sets: one file suffix each; run-time dispatch picks.
 CFLAGS_engine := -O3
@@ -21,21 +25,21 @@ SRC_$(1) := $(call room_sources,$(1))
 OBJ_$(1) := $$(SRC_$(1):%.c=$(OUT)/obj/%.o)
 FLG_$(1) := $(CPPFLAGS_ALL) $(CPPFLAGS_$(1)) $(call pkg_cflags,$(call room_pkgs,$(1))) $(CFLAGS_ALL) $(CFLAGS_$(1))
 $(OUT)/flags/$(1): FORCE
-	@mkdir -p $$(@D); echo '$(CC) $$(FLG_$(1))' | cmp -s - $$@ || echo '$(CC) $$(FLG_$(1))' > $$@
+	@$$(call stamp,$(CC) $$(FLG_$(1)) $$(foreach s,$$(SRC_$(1)),$$(call isa_flags,$$(s))))
 $(OUT)/obj/$(1)/%.o: $(1)/%.c $(OUT)/flags/$(1)
 	@mkdir -p $$(@D); echo "  cc    $$<"
 	@$(CC) $$(FLG_$(1)) $$(call isa_flags,$$<) -MMD -MP -c $$< -o $$@
 $(OUT)/lib/lib$(1).a: $$(OBJ_$(1)) $(OUT)/flags/objs-$(1)
 	@mkdir -p $$(@D); rm -f $$@; $(AR) rcs $$@ $$(OBJ_$(1))
 $(OUT)/flags/objs-$(1): FORCE
-	@mkdir -p $$(@D); echo '$$(OBJ_$(1))' | cmp -s - $$@ || echo '$$(OBJ_$(1))' > $$@
+	@$$(call stamp,$$(OBJ_$(1)))
 -include $$(OBJ_$(1):.o=.d)
 endef
 $(foreach r,$(ROOMS),$(eval $(call ROOM_RULES,$(r))))
 
-$(OUT)/lib/libllhttp.a: $(wildcard /usr/share/llhttp/*.c) mk/rules.mk
+$(OUT)/lib/libllhttp.a: $(wildcard $(LLHTTP_SRC)/*.c) $(OUT)/flags/router
 	@mkdir -p $(OUT)/obj/llhttp $(@D)
-	@for f in api http llhttp; do $(CC) -O2 -fPIC $(FLAGS_$(MODE)) $(LLHTTP_INC) -c /usr/share/llhttp/$$f.c -o $(OUT)/obj/llhttp/$$f.o || exit 1; done
+	@for f in api http llhttp; do $(CC) -O2 -fPIC $(FLAGS_$(MODE)) $(LLHTTP_INC) -c $(LLHTTP_SRC)/$$f.c -o $(OUT)/obj/llhttp/$$f.o || exit 1; done
 	@rm -f $@; $(AR) rcs $@ $(OUT)/obj/llhttp/*.o
 
 # --- programs -------------------------------------------------------------------------------------------
@@ -47,13 +51,13 @@ link_pkgs = $(sort $(foreach r,$(1),$(PKG_$(r))))
 define PROGRAM_RULES
 $(OUT)/bin/$(1): $(OUT)/obj/$(MAIN_$(1):.c=.o) $(call room_libs,$(ROOMS_$(1))) $(call extra_libs,$(ROOMS_$(1))) $(OUT)/flags/link
 	@mkdir -p $$(@D); echo "  link  $$@"
-	@$(CC) $(LDFLAGS_ALL) -Wl,--as-needed -o $$@ $$< $(call room_libs,$(ROOMS_$(1))) $(call extra_libs,$(ROOMS_$(1))) $(call pkg_libs,$(call link_pkgs,$(ROOMS_$(1)))) -lm
+	@$(CC) $(LDFLAGS_ALL) -Wl,--as-needed -o $$@ $$< $(call room_libs,$(ROOMS_$(1))) $(call extra_libs,$(ROOMS_$(1))) $$(call pkg_libs,$(call link_pkgs,$(ROOMS_$(1)))) -lm
 -include $(OUT)/obj/$(MAIN_$(1):.c=.d)
 endef
 $(foreach p,$(PROGRAMS),$(eval $(call PROGRAM_RULES,$(p))))
 
 $(OUT)/flags/link: FORCE
-	@mkdir -p $(@D); echo '$(LDFLAGS_ALL)' | cmp -s - $@ || echo '$(LDFLAGS_ALL)' > $@
+	@$(call stamp,$(LDFLAGS_ALL) $(foreach p,$(PROGRAMS),$(ROOMS_$(p)) /) $(foreach r,$(ROOMS),$(USES_$(r)) - $(PKG_$(r)) /))
 
 .PHONY: all FORCE
 FORCE:

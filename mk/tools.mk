@@ -1,6 +1,5 @@
-# What people type: help, deps, demo, check, lint, bench, install, clean.
+# What people type: make help.
 PREFIX  ?= /usr/local/exaserve
-PACKAGES := $(shell sed 's/\#.*//' mk/packages.txt)
 JOBS    ?= $(shell nproc)
 MODEL   := $(BUILD)/model/SmolLM2-135M-Instruct.Q4_1.gguf
 VENV    := $(BUILD)/venv
@@ -16,15 +15,17 @@ deps:  ## install the packages of mk/packages.txt (root), or print what a site w
 $(MODEL): tests/tools/get_model.sh
 	@tests/tools/get_model.sh $(@D) >/dev/null && touch $@
 model: $(MODEL)  ## fetch the real model (SmolLM2-135M, 98 MB) into build/model
+	@:
 
 $(VENV)/.done: tests/tools/requirements.txt
 	@echo "  venv  $(VENV)"; python3 -m venv $(VENV) && $(VENV)/bin/pip install -q --disable-pip-version-check -r $< && touch $@
 venv: $(VENV)/.done  ## Python clients that the tests talk with, in build/venv
+	@:
 
 # deps first, in a make of its own: pkg-config is asked when a makefile is read.
 demo:  ## a real model answers through a real Slurm allocation on this machine (root; installs what it needs)
 	@$(MAKE) --no-print-directory deps
-	@$(MAKE) --no-print-directory -j$(JOBS) all model
+	@$(MAKE) --no-print-directory -j$(JOBS) MODE=release all model
 	@tests/cluster/demo.sh $(BUILD)
 
 check:  ## every test, under prove (root; installs what it needs)
@@ -36,7 +37,7 @@ tools-bins: mpi-tools
 .PHONY: tools-bins bench-bins
 bench-bins: $(OUT)/tests/bench/engine_bench $(OUT)/tests/bench/bcast_bench
 
-check-bins:
+check-bins:  ## build what check runs, in release, asan and tsan
 	@$(MAKE) --no-print-directory MODE=release all unit-bins tools-bins
 	@$(MAKE) --no-print-directory MODE=asan all unit-bins tools-bins
 	@$(MAKE) --no-print-directory MODE=tsan all unit-bins tools-bins
@@ -48,14 +49,16 @@ fuzz: fuzz-bins  ## run each fuzz target for FUZZ_SECONDS (default 60)
 	    >$(BUILD)/fuzz-work/$$t.log 2>&1 || { tail -30 $(BUILD)/fuzz-work/$$t.log; exit 1; }; \
 	  grep -E 'number_of_executed_units|new_units_added' $(BUILD)/fuzz-work/$$t.log | sed 's/^/        /'; done
 
-bench: all model  ## figures: starts, broadcast, tokens/s (never part of check)
-	@$(MAKE) --no-print-directory bench-bins
+bench:  ## figures: starts (STARTS=200), broadcast, tokens/s (never part of check)
+	@$(MAKE) --no-print-directory -j$(JOBS) MODE=release all model bench-bins
 	@tests/bench/run.sh $(BUILD)
 
-install: all  ## copy programs and job scripts to PREFIX (default /usr/local/exaserve)
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/jobs
+install: all  ## copy programs, job scripts and documents to PREFIX (default /usr/local/exaserve)
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/jobs $(DESTDIR)$(PREFIX)/docs
 	install -m 755 $(foreach p,$(PROGRAMS),$(OUT)/bin/$(p)) $(DESTDIR)$(PREFIX)/bin
 	install -m 644 jobs/*.sbatch jobs/*.yaml $(DESTDIR)$(PREFIX)/jobs
+	install -m 644 README.md LICENSE $(DESTDIR)$(PREFIX)
+	install -m 644 docs/*.md $(DESTDIR)$(PREFIX)/docs
 
-clean:  ## remove all builds (the fetched model and Python clients stay)
-	rm -rf $(foreach m,release debug asan tsan cov lint check,$(BUILD)/$(m))
+clean:  ## remove all builds (the fetched model, Python clients and fuzz findings stay)
+	rm -rf $(foreach m,release debug asan tsan cov lint check test-cache bench-cache bench-run,$(BUILD)/$(m))

@@ -15,10 +15,18 @@ enum { QUERY_TIMEOUT_US = 30 * 1000 * 1000 };
 /* Times as seconds since the epoch, whatever the user's own setting. */
 static const char *const QUERY_ENV[] = {"SLURM_TIME_FORMAT=%s", NULL};
 
+/* 0: it ran and exited 0, and *r is the caller's. ERR_AGAIN: it says that it failed. */
 static int query(struct command_result *r, const char *const *argv, struct err *e)
 {
     const struct command c = {.argv = argv, .env = QUERY_ENV, .timeout_us = QUERY_TIMEOUT_US};
-    return command_run(r, &c, e);
+    int rc = command_run(r, &c, e);
+    if (rc || r->status == 0)
+        return rc;
+    char why[300];
+    rc = err_set(e, ERR_AGAIN, "%s failed (exit %d): %s", argv[0], r->status,
+                 command_complaint(r, why, sizeof why));
+    command_result_fini(r);
+    return rc;
 }
 
 static bool is_job_id(const char *id)
@@ -57,7 +65,7 @@ static int exit_code_of(const char *id)
     int status = 0, sig = 0;
     if (query(&r, argv, NULL) != 0)
         return -1;
-    const char *at = r.status == 0 ? strstr(buf_cstr(&r.out), " ExitCode=") : NULL;
+    const char *at = strstr(buf_cstr(&r.out), " ExitCode=");
     int n = at ? sscanf(at, " ExitCode=%d:%d", &status, &sig) : 0;
     command_result_fini(&r);
     return n != 2 ? -1 : sig ? 128 + sig : status;
@@ -86,13 +94,6 @@ int job_query(const char *id, struct job_state *s, struct err *e)
     int rc = query(&r, argv, e);
     if (rc)
         return rc;
-    if (r.status != 0) {
-        char why[300];
-        rc = err_set(e, ERR_AGAIN, "squeue failed (exit %d): %s", r.status,
-                     command_complaint(&r, why, sizeof why));
-        command_result_fini(&r);
-        return rc;
-    }
     memset(s, 0, sizeof *s);
     copy(s->state, sizeof s->state, "GONE");
     size_t n = strlen(id);
@@ -122,14 +123,8 @@ int job_stop(const char *id, struct err *e)
                                 pending ? NULL : "--signal=TERM", id, NULL};
     struct command_result r;
     rc = query(&r, argv, e);
-    if (rc)
-        return rc;
-    if (r.status != 0) {
-        char why[300];
-        rc = err_set(e, ERR_AGAIN, "scancel failed (exit %d): %s", r.status,
-                     command_complaint(&r, why, sizeof why));
-    }
-    command_result_fini(&r);
+    if (!rc)
+        command_result_fini(&r);
     return rc;
 }
 

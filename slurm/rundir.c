@@ -28,6 +28,7 @@ enum {
     MAX_CLUSTERS = 64,
     MAX_JOBS = 100000,   /* looked at under one cluster */
     MAX_CANDIDATES = 16, /* asked about, newest first */
+    LINE_BYTES = 256,
 };
 static const char KEY_PREFIX[] = "sk-exa-";
 
@@ -139,16 +140,25 @@ static bool is_hex(const char *s, size_t n)
     return s[n] == 0;
 }
 
+/* The one line of a small file of ours; file: its path, for what is said of it. */
+static int line_read(const char *dir, const char *name, char file[RUNDIR_PATH_BYTES],
+                     char text[LINE_BYTES], struct err *e)
+{
+    size_t n;
+    int rc = path_join(file, RUNDIR_PATH_BYTES, e, "%s/%s", dir, name);
+    if (!rc)
+        rc = private_read(file, text, LINE_BYTES, &n, e);
+    if (!rc)
+        text[strcspn(text, "\n")] = 0;
+    return rc;
+}
+
 int rundir_secret(const char *path, uint8_t secret[SECRET_BYTES], struct err *e)
 {
-    char file[RUNDIR_PATH_BYTES], text[256];
-    size_t n;
-    int rc = path_join(file, sizeof file, e, "%s/secret", path);
-    if (!rc)
-        rc = private_read(file, text, sizeof text, &n, e);
+    char file[RUNDIR_PATH_BYTES], text[LINE_BYTES];
+    int rc = line_read(path, "secret", file, text, e);
     if (rc)
         return rc;
-    text[strcspn(text, "\n")] = 0;
     if (hex_decode(text, secret, SECRET_BYTES) != 0)
         return err_set(e, ERR_FORMAT, "%s must hold %d hex digits", file, 2 * SECRET_BYTES);
     return 0;
@@ -156,14 +166,11 @@ int rundir_secret(const char *path, uint8_t secret[SECRET_BYTES], struct err *e)
 
 int rundir_key(const char *path, char *key, size_t cap, struct err *e)
 {
-    char file[RUNDIR_PATH_BYTES], text[256];
+    char file[RUNDIR_PATH_BYTES], text[LINE_BYTES];
     size_t n, prefix = sizeof KEY_PREFIX - 1;
-    int rc = path_join(file, sizeof file, e, "%s/key", path);
-    if (!rc)
-        rc = private_read(file, text, sizeof text, &n, e);
+    int rc = line_read(path, "key", file, text, e);
     if (rc)
         return rc;
-    text[strcspn(text, "\n")] = 0;
     n = strlen(text);
     if (n <= prefix || memcmp(text, KEY_PREFIX, prefix) != 0 || !is_hex(text + prefix, n - prefix))
         return err_set(e, ERR_FORMAT, "%s must hold a key that begins with %s", file, KEY_PREFIX);

@@ -4,19 +4,23 @@
 
 #include "text/utf8.h"
 
-static int get_method(struct eval *ev, const struct value *v, struct str name, struct value *out)
+int eval_bind(struct eval *ev, const struct builtin *b, const struct value *self, struct value *out)
 {
-    const struct builtin *b = method_find(v->type, name);
-    *out = value_undefined(name);
-    if (!b)
-        return 0;
     struct callable *c = eval_alloc(ev, sizeof *c);
     if (!c)
         return eval_nomem(ev);
     c->builtin = b;
-    c->self = *v;
+    if (self)
+        c->self = *self;
     *out = (struct value){.type = VALUE_CALLABLE, .callable = c};
     return 0;
+}
+
+static int get_method(struct eval *ev, const struct value *v, struct str name, struct value *out)
+{
+    const struct builtin *b = method_find(v->type, name);
+    *out = value_undefined(name);
+    return b ? eval_bind(ev, b, v, out) : 0;
 }
 
 static int loop_attr(struct eval *ev, const struct value *v, struct str name, struct value *out)

@@ -107,14 +107,7 @@ static int eval_name(struct eval *ev, struct scope *sc, const struct node *n, st
     }
     *out = value_undefined(n->name);
     const struct builtin *b = function_find(n->name);
-    if (!b)
-        return 0;
-    struct callable *c = eval_alloc(ev, sizeof *c);
-    if (!c)
-        return eval_nomem(ev);
-    c->builtin = b;
-    *out = (struct value){.type = VALUE_CALLABLE, .callable = c};
-    return 0;
+    return b ? eval_bind(ev, b, NULL, out) : 0;
 }
 
 static int eval_sequence(struct eval *ev, struct scope *sc, const struct node *n, struct value *out)
@@ -294,6 +287,17 @@ static int eval_not(struct eval *ev, struct scope *sc, const struct node *n, str
     return rc;
 }
 
+/* What has operands. */
+static int (*const EVAL[])(struct eval *ev, struct scope *sc, const struct node *n,
+                           struct value *out) = {
+    [NODE_NAME] = eval_name,      [NODE_LIST] = eval_sequence,   [NODE_TUPLE] = eval_sequence,
+    [NODE_DICT] = eval_dict,      [NODE_ATTR] = eval_attr,       [NODE_ITEM] = eval_item,
+    [NODE_CALL] = eval_call_node, [NODE_FILTER] = eval_applied,  [NODE_TEST] = eval_applied,
+    [NODE_NEGATIVE] = eval_sign,  [NODE_POSITIVE] = eval_sign,   [NODE_NOT] = eval_not,
+    [NODE_AND] = eval_logic,      [NODE_OR] = eval_logic,        [NODE_BINARY] = eval_binary_node,
+    [NODE_CONCAT] = eval_concat,  [NODE_COMPARE] = eval_compare, [NODE_COND] = eval_cond,
+};
+
 static int eval_kind(struct eval *ev, struct scope *sc, const struct node *n, struct value *out)
 {
     switch (n->kind) {
@@ -316,40 +320,10 @@ static int eval_kind(struct eval *ev, struct scope *sc, const struct node *n, st
     case NODE_CAPTURED:
         *out = ev->captured;
         return 0;
-    case NODE_NAME:
-        return eval_name(ev, sc, n, out);
-    case NODE_LIST:
-    case NODE_TUPLE:
-        return eval_sequence(ev, sc, n, out);
-    case NODE_DICT:
-        return eval_dict(ev, sc, n, out);
-    case NODE_ATTR:
-        return eval_attr(ev, sc, n, out);
-    case NODE_ITEM:
-        return eval_item(ev, sc, n, out);
-    case NODE_CALL:
-        return eval_call_node(ev, sc, n, out);
-    case NODE_FILTER:
-    case NODE_TEST:
-        return eval_applied(ev, sc, n, out);
-    case NODE_NEGATIVE:
-    case NODE_POSITIVE:
-        return eval_sign(ev, sc, n, out);
-    case NODE_NOT:
-        return eval_not(ev, sc, n, out);
-    case NODE_AND:
-    case NODE_OR:
-        return eval_logic(ev, sc, n, out);
-    case NODE_BINARY:
-        return eval_binary_node(ev, sc, n, out);
-    case NODE_CONCAT:
-        return eval_concat(ev, sc, n, out);
-    case NODE_COMPARE:
-        return eval_compare(ev, sc, n, out);
-    case NODE_COND:
-        return eval_cond(ev, sc, n, out);
     default:
-        return eval_fail(ev, ERR_FORMAT, "not an expression");
+        if ((size_t)n->kind >= sizeof EVAL / sizeof EVAL[0] || !EVAL[n->kind])
+            return eval_fail(ev, ERR_FORMAT, "not an expression");
+        return EVAL[n->kind](ev, sc, n, out);
     }
 }
 

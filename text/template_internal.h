@@ -336,6 +336,9 @@ int eval_binary(struct eval *ev, int op, const struct value *a, const struct val
                 struct value *out);
 int eval_slice(struct eval *ev, const struct value *v, const struct value *from,
                const struct value *to, const struct value *step, struct value *out);
+/* The builtin as a value to call; self: the value whose method it is, or NULL. */
+int eval_bind(struct eval *ev, const struct builtin *b, const struct value *self,
+              struct value *out);
 int eval_get_attr(struct eval *ev, const struct value *v, struct str name, struct value *out);
 int eval_get_item(struct eval *ev, const struct value *v, const struct value *key,
                   struct value *out);

@@ -18,32 +18,30 @@ static void note(struct msg_rd *m, const char *field)
         m->bad = field;
 }
 
-uint8_t msg_rd_u8(struct msg_rd *m, const char *field)
+static uint64_t noted(struct msg_rd *m, uint64_t v, const char *field)
 {
-    uint8_t v = rd_u8(&m->r);
     note(m, field);
     return v;
+}
+
+uint8_t msg_rd_u8(struct msg_rd *m, const char *field)
+{
+    return (uint8_t)noted(m, rd_u8(&m->r), field);
 }
 
 uint16_t msg_rd_u16(struct msg_rd *m, const char *field)
 {
-    uint16_t v = rd_u16(&m->r);
-    note(m, field);
-    return v;
+    return (uint16_t)noted(m, rd_u16(&m->r), field);
 }
 
 uint32_t msg_rd_u32(struct msg_rd *m, const char *field)
 {
-    uint32_t v = rd_u32(&m->r);
-    note(m, field);
-    return v;
+    return (uint32_t)noted(m, rd_u32(&m->r), field);
 }
 
 uint64_t msg_rd_u64(struct msg_rd *m, const char *field)
 {
-    uint64_t v = rd_u64(&m->r);
-    note(m, field);
-    return v;
+    return noted(m, rd_u64(&m->r), field);
 }
 
 float msg_rd_ratio(struct msg_rd *m, const char *field)

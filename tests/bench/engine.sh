@@ -21,7 +21,10 @@ for threads in 1 2; do
     for kernels in ref avx2; do
         for streams in 1 8; do
             [ "$kernels/$streams" != ref/8 ] || continue
-            echo "kernels=$kernels threads=$threads streams=$streams: $("$bench" "$path" $threads $kernels $streams | paste -sd' ')"
+            line=$("$bench" "$path" $threads $kernels $streams | paste -sd' ')
+            decode=$(sed 's/.*decode \([0-9.]*\) .*/\1/' <<<"$line")
+            [ $kernels != ref ] || plain=$decode
+            awk -v line="$line" -v d="$decode" -v p="$plain" 'BEGIN {printf "%s, %.1f times plain\n", line, d / p}'
         done
     done
 done

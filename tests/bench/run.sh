@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# run.sh BUILD - all figures of `make bench`, each as a ratio or a count within this run. Absolute times of a shared machine lie.
+# run.sh BUILD - all figures of `make bench`. Compare the ratios and counts within one run: absolute times of a shared machine lie.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 build=$(realpath "${1:?usage: run.sh BUILD}")
 export EXASERVE_BIN=$build/release/bin EXASERVE_BUILD_DIR=$build EXASERVE_TEST_MODEL=$build/model/SmolLM2-135M-Instruct.Q4_1.gguf
-head() { printf '\n== %s\n' "$*"; }
+title() { printf '\n== %s\n' "$*"; }
 echo "machine: $(nproc) cores, $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1 || true)"
-head "engine: tokens/s of one replica"
+title "engine: tokens/s of one replica"
 tests/bench/engine.sh "$build"
-head "broadcast: weights against a bare MPI_Bcast of the same bytes, in one run"
+title "broadcast: weights against a bare MPI_Bcast of the same bytes, in one run"
 tests/bench/bcast_bench.sh "$build/release/tests/bench/bcast_bench"
 if [ "$(id -u)" = 0 ]; then
-    head "service: start-up phases of a job on 8 nodes"
+    title "service: start-up phases of a job on 8 nodes"
     tests/bench/phases.sh
-    head "starts: a world of 8 ranks, ${STARTS:-200} times, on a loaded machine"
+    title "starts: a world of 8 ranks, ${STARTS:-200} times, on a loaded machine"
     tests/bench/starts.sh "${STARTS:-200}"
 fi

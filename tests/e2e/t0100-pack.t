@@ -1,23 +1,8 @@
 #!/usr/bin/env bash
 # t0100-pack.t - `exaserve pack`: the real model as a pack that h5py and h5dump read, and all that must be refused.
 set -u
-bin=${EXASERVE_BIN:-build/release/bin}
-model=${EXASERVE_TEST_MODEL:-build/model/SmolLM2-135M-Instruct.Q4_1.gguf}
-dir=$(mktemp -d /tmp/exa-t0100-XXXXXX)
-trap 'rm -rf "$dir"' EXIT
-n=0
-
-ok() { # NAME COMMAND… - the command must succeed
-    local name=$1 out
-    shift
-    n=$((n + 1))
-    if out=$("$@" 2>&1); then
-        echo "ok $n - $name"
-    else
-        echo "not ok $n - $name"
-        printf '%s\n' "$out" | head -20 | sed 's/^/# /'
-    fi
-}
+# shellcheck source=tests/e2e/pack_lib.sh
+. "$(dirname "$0")/pack_lib.sh"
 pack() { "$bin/exaserve" pack "$@"; }
 # CODE WORDS ARGS… - pack ARGS must end with CODE and one line on standard error that holds WORDS
 refused() {

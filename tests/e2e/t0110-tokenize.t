@@ -1,25 +1,10 @@
 #!/usr/bin/env bash
 # t0110-tokenize.t - `exaserve tokenize`: the golden token ids of the real model, from a pack.
 set -u
-bin=${EXASERVE_BIN:-build/release/bin}
-model=${EXASERVE_TEST_MODEL:-build/model/SmolLM2-135M-Instruct.Q4_1.gguf}
+# shellcheck source=tests/e2e/pack_lib.sh
+. "$(dirname "$0")/pack_lib.sh"
 golden=${EXASERVE_GOLDEN:-tests/golden}
 [ -e "$golden/tokens.json" ] || golden=../shared/golden
-dir=$(mktemp -d /tmp/exa-t0110-XXXXXX)
-trap 'rm -rf "$dir"' EXIT
-n=0
-
-ok() { # NAME COMMAND… - the command must succeed
-    local name=$1 out
-    shift
-    n=$((n + 1))
-    if out=$("$@" 2>&1); then
-        echo "ok $n - $name"
-    else
-        echo "not ok $n - $name"
-        printf '%s\n' "$out" | head -20 | sed 's/^/# /'
-    fi
-}
 tokenize() { "$bin/exaserve" tokenize "$@"; }
 gives() { # TEXT IDS ARGS…
     local text=$1 ids=$2

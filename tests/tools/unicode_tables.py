@@ -12,18 +12,21 @@ import sys
 import unicodedata
 
 
-def ranges(name, comment, rows):
+def table(kind, name, comment, cells):
     print(f"/* {comment} */")
-    print(f"static const struct code_range {name}[] = {{")
+    print(f"static const struct {kind} {name}[] = {{")
     line = "   "
-    for first, last in rows:
-        cell = f" {{0x{first:X}, 0x{last:X}}},"
+    for cell in cells:
         if len(line) + len(cell) > 98:
             print(line)
             line = "   "
         line += cell
     print(line)
     print("};\n")
+
+
+def ranges(name, comment, rows):
+    table("code_range", name, comment, (f" {{0x{first:X}, 0x{last:X}}}," for first, last in rows))
 
 
 def case_rows(convert):
@@ -52,17 +55,8 @@ def case_rows(convert):
 
 
 def cases(name, comment, rows):
-    print(f"/* {comment} */")
-    print(f"static const struct case_range {name}[] = {{")
-    line = "   "
-    for first, last, step, delta in rows:
-        cell = f" {{0x{first:X}, 0x{last:X}, {step}, {delta}}},"
-        if len(line) + len(cell) > 98:
-            print(line)
-            line = "   "
-        line += cell
-    print(line)
-    print("};\n")
+    table("case_range", name, comment,
+          (f" {{0x{first:X}, 0x{last:X}, {step}, {delta}}}," for first, last, step, delta in rows))
 
 
 def expansions(name, comment, multi):

@@ -22,14 +22,15 @@ enum { DEPLOYMENT = 3, REPLICA = 5, EPOCH = 9, N_CTX = 256, N_SLOTS = 4 };
 
 static char program[4096], tiny_path[4096];
 
-static bool have_program(void)
+/* Skips the test that calls it, where there is none. */
+static void need_program(void)
 {
     snprintf(program, sizeof program, "%s/exaserve-engine",
              env_or("EXASERVE_BIN", "build/release/bin"));
     if (!access(program, X_OK))
-        return true;
+        return;
     print_message("skipped: no %s (make, or set EXASERVE_BIN)\n", program);
-    return false;
+    skip();
 }
 
 /* --- a worker's part ------------------------------------------------------------------------------------- */
@@ -222,7 +223,8 @@ static json_t *golden_list(void)
 static void test_golden_tokens_come_through_the_channel(void **state)
 {
     enum { N = INSTRUMENTED ? 2 : 4, N_TOKENS = INSTRUMENTED ? 3 : 12 };
-    if (!have_program() || !support_image())
+    need_program();
+    if (!support_image())
         skip();
     json_t *golden = golden_list();
     assert_non_null(golden);
@@ -278,8 +280,7 @@ static const uint32_t PROMPT[] = {3, 1, 4, 1, 5, 9, 2, 6};
 static void test_refused_requests_are_answered(void **state)
 {
     enum { N = 6 };
-    if (!have_program())
-        skip();
+    need_program();
     struct child c;
     struct msg_engine_ready ready;
     static struct job j[N];
@@ -317,21 +318,26 @@ static void test_refused_requests_are_answered(void **state)
     child_drop(&c);
 }
 
+/* An engine in the midst of its one answer, of 240 tokens. */
+static void child_busy(struct child *c, const char *image, struct job *a, struct jobs *jobs)
+{
+    struct msg_engine_ready ready;
+    child_serve(c, image, "256");
+    child_ready(c, &ready);
+    job_for_child(a, 0, PROMPT, 8, 240);
+    child_submit(c, a);
+    child_steps(c, jobs);
+}
+
 static void test_sigterm_finishes_what_runs(void **state)
 {
-    if (!have_program())
-        skip();
+    need_program();
     struct child c;
-    struct msg_engine_ready ready;
     static struct job a;
     struct job *list[] = {&a};
     struct jobs jobs = {list, 1};
     int status;
-    child_serve(&c, tiny_path, "256");
-    child_ready(&c, &ready);
-    job_for_child(&a, 0, PROMPT, 8, 240);
-    child_submit(&c, &a);
-    child_steps(&c, &jobs); /* it runs */
+    child_busy(&c, tiny_path, &a, &jobs);
     kill(c.pid, SIGTERM);
     child_until_done(&c, &jobs);
     assert_int_equal(a.finish, FINISH_LENGTH);
@@ -342,10 +348,8 @@ static void test_sigterm_finishes_what_runs(void **state)
 
 static void test_cancel_through_the_channel(void **state)
 {
-    if (!have_program())
-        skip();
+    need_program();
     struct child c;
-    struct msg_engine_ready ready;
     static struct job a;
     struct job *list[] = {&a};
     struct jobs jobs = {list, 1};
@@ -353,11 +357,7 @@ static void test_cancel_through_the_channel(void **state)
     struct buf b;
     if (!support_image())
         skip();
-    child_serve(&c, support_image(), "256");
-    child_ready(&c, &ready);
-    job_for_child(&a, 0, PROMPT, 8, 240);
-    child_submit(&c, &a);
-    child_steps(&c, &jobs);
+    child_busy(&c, support_image(), &a, &jobs);
     buf_init(&b, 4096);
     msg_cancel_put(&b, &(struct msg_cancel){a.submit.attempt, DEPLOYMENT, REPLICA});
     MUST(channel_send(c.channel, MSG_CANCEL, b.data, b.len, &e), e);
@@ -370,8 +370,7 @@ static void test_cancel_through_the_channel(void **state)
 
 static void test_a_failed_start_has_last_words(void **state)
 {
-    if (!have_program())
-        skip();
+    need_program();
     struct child c;
     struct msg_text text;
     struct err e = ERR_INIT;
@@ -394,8 +393,7 @@ static void test_a_failed_start_has_last_words(void **state)
 /* Tens of thousands of refusals and nobody who reads them: the engine must not wait for ever, nor hold them in memory. */
 static void test_a_worker_that_does_not_read_ends_the_engine(void **state)
 {
-    if (!have_program())
-        skip();
+    need_program();
     struct child c;
     struct msg_engine_ready ready;
     static struct job j;
@@ -442,8 +440,7 @@ static void miniature_worker(int tell)
 
 static void test_the_engine_dies_with_its_parent(void **state)
 {
-    if (!have_program())
-        skip();
+    need_program();
     int p[2];
     pid_t engine = 0;
     assert_int_equal(pipe2(p, O_CLOEXEC), 0);
@@ -495,8 +492,7 @@ static void stub_output(const char *script, char *out, size_t cap)
 
 static void test_extra_descriptors_are_closed(void **state)
 {
-    if (!have_program())
-        skip();
+    need_program();
     int leak[2], high;
     char out[4096];
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, leak), 0); /* not close-on-exec */
@@ -512,8 +508,7 @@ static void test_extra_descriptors_are_closed(void **state)
 
 static void test_the_ranks_go_first(void **state)
 {
-    if (!have_program())
-        skip();
+    need_program();
     char out[64];
     int ours = getpriority(PRIO_PROCESS, 0);
     stub_output("nice", out, sizeof out);
@@ -523,8 +518,7 @@ static void test_the_ranks_go_first(void **state)
 
 static void test_the_environment_is_cleaned(void **state)
 {
-    if (!have_program())
-        skip();
+    need_program();
     static const char *const GONE[] = {"PMIX_RANK", "OMPI_COMM_WORLD_RANK", "UCX_TLS",
                                        "SLURM_JOB_ID"};
     static const char *const KEPT[] = {"CUDA_VISIBLE_DEVICES", "EXASERVE_TEST_MARK", "SLURMY"};
@@ -546,8 +540,7 @@ static void test_the_environment_is_cleaned(void **state)
 
 static void test_the_stub_leaves_when_its_parent_changed(void **state)
 {
-    if (!have_program())
-        skip();
+    need_program();
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (!pid) {
@@ -562,8 +555,7 @@ static void test_the_stub_leaves_when_its_parent_changed(void **state)
 
 static void test_wrong_command_lines(void **state)
 {
-    if (!have_program())
-        skip();
+    need_program();
     static char *const LINES[][8] = {
         {program, NULL},
         {program, "--serve", "--image", "x", NULL},

@@ -30,12 +30,31 @@ static void make(struct weights *w)
     assert_int_equal(weights_init(w, members, racks, 4, SEGMENTS, 100 << 20, 0, &e), 0);
 }
 
+/* Every member from the first on holds nothing. */
+static void have_nothing(struct weights *w, uint32_t first)
+{
+    for (uint32_t m = first; m <= 6; m++)
+        have(w, m, 0, 0, 0, "");
+}
+
 static void expect_told(struct weights *w, uint32_t member, uint8_t state)
 {
     uint32_t which;
     assert_int_equal(weights_next(w, SECOND, &which), WEIGHTS_TELL);
     assert_int_equal(w->nodes[which].member, member);
     assert_int_equal(w->nodes[which].state, state);
+}
+
+static void expect_round(struct weights *w)
+{
+    uint32_t which;
+    assert_int_equal(weights_next(w, SECOND, &which), WEIGHTS_ROUND);
+}
+
+static void round_from(struct weights *w, uint32_t first)
+{
+    have_nothing(w, first);
+    expect_round(w);
 }
 
 static void test_hits_need_no_round(void **state)
@@ -65,7 +84,7 @@ static void test_round_sends_only_what_is_missing(void **state)
     expect_told(&w, 3, WEIGHTS_COMPLETE);
     assert_int_equal(weights_next(&w, SECOND, &which), WEIGHTS_WAIT); /* 6 has not answered */
     have(&w, 6, 0, 18, 0, "");
-    assert_int_equal(weights_next(&w, SECOND, &which), WEIGHTS_ROUND);
+    expect_round(&w);
     assert_int_equal(w.round, 1);
     assert_int_equal(weights_find(&w, 3)->state, WEIGHTS_COMPLETE); /* takes no part */
     assert_int_equal(weights_find(&w, 4)->state, WEIGHTS_IN_ROUND);
@@ -86,16 +105,14 @@ static void test_loss_gives_up_and_survivors_go_on(void **state)
     struct weights w;
     uint32_t which;
     make(&w);
-    for (uint32_t m = 3; m <= 6; m++)
-        have(&w, m, 0, 0, 0, "");
-    assert_int_equal(weights_next(&w, SECOND, &which), WEIGHTS_ROUND);
+    round_from(&w, 3);
     weights_lose(&w, 5);
     assert_int_equal(weights_next(&w, SECOND, &which), WEIGHTS_GIVE_UP);
     assert_int_equal(weights_next(&w, SECOND, &which), WEIGHTS_WAIT);
     have(&w, 3, 1, 4, ERR_PEER, "stuck");
     have(&w, 4, 1, 5, ERR_PEER, "stuck");
     have(&w, 6, 1, 6, ERR_PEER, "stuck");
-    assert_int_equal(weights_next(&w, SECOND, &which), WEIGHTS_ROUND);
+    expect_round(&w);
     assert_int_equal(w.round, 2);
     assert_int_equal(w.missing[0], 0xf0);
     assert_int_equal(weights_find(&w, 5)->state, WEIGHTS_FAILED);
@@ -105,14 +122,11 @@ static void test_loss_gives_up_and_survivors_go_on(void **state)
 static void test_full_disk_is_that_node_only(void **state)
 {
     struct weights w;
-    uint32_t which;
     make(&w);
     have(&w, 3, 0, 0, ERR_LIMIT, "disk full");
     expect_told(&w, 3, WEIGHTS_FAILED);
     assert_string_equal(weights_find(&w, 3)->text, "disk full");
-    for (uint32_t m = 4; m <= 6; m++)
-        have(&w, m, 0, 0, 0, "");
-    assert_int_equal(weights_next(&w, SECOND, &which), WEIGHTS_ROUND);
+    round_from(&w, 4);
     weights_fini(&w);
 }
 
@@ -122,13 +136,10 @@ static void test_no_cache_is_that_node_only(void **state)
     static const int CODES[] = {ERR_TIMEOUT, ERR_FORMAT, ERR_AGAIN, ERR_PROTO};
     for (size_t i = 0; i < sizeof CODES / sizeof CODES[0]; i++) {
         struct weights w;
-        uint32_t which;
         make(&w);
         have(&w, 3, 0, 0, CODES[i], "another job fills the image");
         expect_told(&w, 3, WEIGHTS_FAILED);
-        for (uint32_t m = 4; m <= 6; m++)
-            have(&w, m, 0, 0, 0, "");
-        assert_int_equal(weights_next(&w, SECOND, &which), WEIGHTS_ROUND);
+        round_from(&w, 4);
         assert_int_equal(weights_find(&w, 3)->state, WEIGHTS_FAILED);
         assert_int_equal(weights_find(&w, 4)->state, WEIGHTS_IN_ROUND);
         weights_fini(&w);
@@ -138,16 +149,13 @@ static void test_no_cache_is_that_node_only(void **state)
 static void test_reader_that_cannot_read_stays_out(void **state)
 {
     struct weights w;
-    uint32_t which;
     make(&w);
-    for (uint32_t m = 3; m <= 6; m++)
-        have(&w, m, 0, 0, 0, "");
-    assert_int_equal(weights_next(&w, SECOND, &which), WEIGHTS_ROUND);
+    round_from(&w, 3);
     have(&w, 3, 1, 2, ERR_SYS, "pack /p.h5: cannot open");
     for (uint32_t m = 4; m <= 6; m++)
         have(&w, m, 1, 2, ERR_PEER, "pack /p.h5: cannot open");
     expect_told(&w, 3, WEIGHTS_FAILED);
-    assert_int_equal(weights_next(&w, SECOND, &which), WEIGHTS_ROUND);
+    expect_round(&w);
     assert_int_equal(weights_find(&w, 4)->state, WEIGHTS_IN_ROUND);
     weights_fini(&w);
 }
@@ -156,10 +164,7 @@ static void test_bad_pack_fails_all(void **state)
 {
     struct weights w;
     make(&w);
-    for (uint32_t m = 3; m <= 6; m++)
-        have(&w, m, 0, 0, 0, "");
-    uint32_t which;
-    assert_int_equal(weights_next(&w, SECOND, &which), WEIGHTS_ROUND);
+    round_from(&w, 3);
     have(&w, 5, 1, 3, ERR_FORMAT, "tensor x segment 4: wrong hash");
     for (uint32_t m = 3; m <= 6; m++) {
         expect_told(&w, m, WEIGHTS_FAILED);
@@ -173,10 +178,9 @@ static void test_rounds_and_waits_end(void **state)
     struct weights w;
     uint32_t which;
     make(&w);
-    for (uint32_t m = 3; m <= 6; m++)
-        have(&w, m, 0, 0, 0, "");
+    have_nothing(&w, 3);
     for (uint32_t round = 1; round <= WEIGHTS_MAX_ROUNDS; round++) {
-        assert_int_equal(weights_next(&w, SECOND, &which), WEIGHTS_ROUND);
+        expect_round(&w);
         for (uint32_t m = 3; m <= 6; m++)
             have(&w, m, round, 0, ERR_TIMEOUT, "no progress");
     }
