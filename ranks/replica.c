@@ -380,9 +380,9 @@ void replica_tick(struct replica *r, uint64_t now_us)
     r->n_steps = n_steps;
     if (r->state == REPLICA_LOADING && now_us > r->started_us + REPLICA_LOAD_US)
         hang = "did not become ready in time";
-    else if (r->state == REPLICA_READY && since && now_us > since + REPLICA_HANG_US)
+    else if (r->state == REPLICA_READY && since && now_us > since + r->host.step_timeout_us)
         hang = "hangs in a step";
-    else if (r->state == REPLICA_READY && now_us > r->moved_us + REPLICA_HANG_US)
+    else if (r->state == REPLICA_READY && now_us > r->moved_us + r->host.step_timeout_us)
         hang = "has requests and makes no step";
     if (hang) {
         log_error("replica: %u %s, killed", r->assign.replica, hang);

@@ -17,7 +17,13 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-enum { PATIENCE_US = 20 * 1000000, MAX_NOTES = 64, N_SLOTS = 2, SOON_US = 50000 };
+enum {
+    PATIENCE_US = 20 * 1000000,
+    MAX_NOTES = 64,
+    N_SLOTS = 2,
+    SOON_US = 50000,
+    STEP_TIMEOUT_US = 7 * 1000000
+};
 
 /* --- the engine ------------------------------------------------------------------------------------------ */
 
@@ -140,6 +146,7 @@ static void begin(struct fixture *f, const char *part)
     struct replica_host host = {.ctx = f,
                                 .loop = &f->loop,
                                 .engine_path = "/proc/self/exe",
+                                .step_timeout_us = STEP_TIMEOUT_US,
                                 .steps = on_steps,
                                 .changed = on_changed,
                                 .refuse = on_refuse};
@@ -231,7 +238,7 @@ static void test_death_is_told_and_mended(void **state)
     AWAIT(&f, 0, load(&f).state == REPLICA_READY);
     submit(&f, 5, 3, 8);
     AWAIT(&f, 0, f.n_steps == 1);
-    AWAIT(&f, REPLICA_HANG_US + 1, load(&f).state == REPLICA_FAILED);
+    AWAIT(&f, STEP_TIMEOUT_US + 1, load(&f).state == REPLICA_FAILED);
     assert_int_equal(f.n_notes, 1);
     assert_int_equal(f.notes[0].finish, FINISH_ERROR);
     assert_int_equal(f.notes[0].position,
@@ -278,6 +285,7 @@ static void test_no_such_program(void **state)
     struct replica_host host = {.ctx = &f,
                                 .loop = &f.loop,
                                 .engine_path = "/no/such/engine",
+                                .step_timeout_us = STEP_TIMEOUT_US,
                                 .steps = on_steps,
                                 .changed = on_changed,
                                 .refuse = on_refuse};
