@@ -23,6 +23,7 @@ struct sched_replica {
     uint32_t node; /* index into nodes */
     uint64_t epoch;
     uint8_t state; /* enum replica_state; 0: not heard of */
+    char *trouble; /* owned: why it does not serve, as its worker said last; NULL: nothing */
 };
 
 struct sched {

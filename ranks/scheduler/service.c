@@ -21,20 +21,22 @@ static bool may_come(const struct sched *s, const struct sched_replica *r, uint6
     return (n->live || now_us < n->gone_us + RETURN_US) && !n->why[0] && r->state != REPLICA_BROKEN;
 }
 
-static const char *replica_trouble(const struct sched *s, const struct sched_replica *r)
+/* Why it is missing, in a few words, and in its worker's own when it has said more. */
+static void put_trouble(const struct sched *s, const struct sched_replica *r, char *out, size_t cap)
 {
     const struct sched_node *n = &s->nodes[r->node];
+    const char *words = "its engine is starting", *more = r->trouble;
     if (!n->live)
-        return "lost";
-    if (n->why[0])
-        return n->why;
-    if (r->state == REPLICA_BROKEN)
-        return "its engine keeps dying";
-    if (r->state == REPLICA_FAILED)
-        return "its engine died and is being restarted";
-    if (!n->weights)
-        return "waiting for weights";
-    return "its engine is starting";
+        words = "lost", more = NULL;
+    else if (n->why[0])
+        words = n->why, more = NULL;
+    else if (!n->weights)
+        words = "waiting for weights";
+    else if (r->state == REPLICA_BROKEN)
+        words = "its engine keeps dying";
+    else if (r->state == REPLICA_FAILED)
+        words = "its engine died and is being restarted";
+    snprintf(out, cap, "%s%s%s", words, more ? ": " : "", more ? more : "");
 }
 
 static uint32_t count_ready(const struct sched *s)
@@ -58,8 +60,10 @@ static void name_missing(const struct sched *s, char *out, size_t cap)
             snprintf(out + at, cap - at, ", …");
             return;
         }
+        char trouble[2 * MSG_TEXT_BYTES + 8];
+        put_trouble(s, r, trouble, sizeof trouble);
         at += (size_t)snprintf(out + at, cap - at, "%s%u on %s (%.220s)", named > 1 ? ", " : "", i,
-                               s->nodes[r->node].host, replica_trouble(s, r));
+                               s->nodes[r->node].host, trouble);
     }
 }
 

@@ -194,6 +194,32 @@ static void test_ready_then_degraded_then_ready(void **state)
     end(&f);
 }
 
+/* Why a replica does not serve, in its worker's words; and a node that lost its image gets it again. */
+static void test_trouble_is_named_and_weights_come_again(void **state)
+{
+    struct fixture f;
+    uint32_t owners[N_WORKERS];
+    begin(&f, 0, 0);
+    all_ready(&f, owners);
+    beat(&f, owners[2], 2, REPLICA_FAILED);
+    sched_trouble(f.s, owners[1], 2, "of another's replica", f.now);
+    sched_trouble(f.s, owners[2], N_WORKERS, "no such replica", f.now);
+    sched_trouble(f.s, owners[2], 2, "no more of this", f.now);
+    assert_non_null(strstr(service(&f).progress, "being restarted: no more of this)"));
+    beat(&f, owners[2], 2, REPLICA_BROKEN);
+    assert_non_null(strstr(service(&f).progress, "(its engine keeps dying: no more of this)"));
+    sched_actions_clear(sched_actions(f.s));
+    have(&f, owners[2], 0, 0, "");
+    sched_trouble(f.s, owners[2], 2, "its image is gone", f.now);
+    assert_int_equal(count(f.s, MSG_ROUND, UINT32_MAX), 1);
+    assert_int_equal(count(f.s, MSG_ROUND, owners[2]), 1);
+    assert_non_null(strstr(service(&f).progress, "(waiting for weights: its image is gone)"));
+    beat(&f, owners[2], 2, REPLICA_READY);
+    beat(&f, owners[2], 2, REPLICA_FAILED);
+    assert_null(strstr(service(&f).progress, "its image is gone")); /* that is over */
+    end(&f);
+}
+
 static void test_silence_is_suspicion(void **state)
 {
     struct fixture f;
@@ -483,6 +509,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ready_then_degraded_then_ready),
+        cmocka_unit_test(test_trouble_is_named_and_weights_come_again),
         cmocka_unit_test(test_silence_is_suspicion),
         cmocka_unit_test(test_pauses_and_returns),
         cmocka_unit_test(test_no_router_is_no_service),
