@@ -175,7 +175,7 @@ void sched_register(struct sched *s, const struct msg_register *m, uint32_t rack
 void sched_begin(struct sched *s, uint64_t now_us)
 {
     s->begun = true;
-    s->begun_us = now_us;
+    s->begun_us = s->routers_gone_us = s->workers_gone_us = now_us;
     for (uint32_t i = 0; i < s->n_nodes; i++)
         s->nodes[i].heard_us = now_us;
     sched_judge(s, now_us);
@@ -367,9 +367,10 @@ static void tell_again(struct sched *s, struct sched_node *n, uint64_t now_us)
 {
     if (n->weights) {
         sched_assign_node(s, (uint32_t)(n - s->nodes));
+        weights_return(&s->weights, n->member, false, now_us);
     } else if (!n->why[0]) {
         sched_tell_model_to(s, n->member);
-        weights_return(&s->weights, n->member, now_us);
+        weights_return(&s->weights, n->member, true, now_us);
     }
 }
 

@@ -12,6 +12,7 @@
 enum {
     NAMED_MAX = 6,
     RETURN_US = 20 * 1000000, /* a node that is out of reach may come back: a cut cable, a pause */
+    WORKERS_US = 300 * 1000000, /* Slurm's own patience with nodes out of reach (SlurmdTimeout) */
 };
 
 /* Can this replica still become ready without anybody's help? */
@@ -146,6 +147,17 @@ static bool routers_gone(struct sched *s, uint64_t now_us)
     return now_us >= s->routers_gone_us + RETURN_US;
 }
 
+/* Nothing is left to answer, and not for a short cut or pause. All routers are in reach: it is not this process that is cut off. */
+static bool workers_gone(struct sched *s, uint64_t now_us)
+{
+    uint32_t n_live = 0;
+    for (uint32_t i = 0; i < s->n_nodes; i++)
+        n_live += s->nodes[i].live;
+    if (n_live || s->n_routers < s->n_routers_wanted)
+        s->workers_gone_us = now_us;
+    return now_us >= s->workers_gone_us + WORKERS_US;
+}
+
 static void judge_start(struct sched *s, uint32_t n_ready, uint32_t n_coming, uint64_t now_us)
 {
     bool late = now_us >= s->begun_us + s->wish.start_deadline_us;
@@ -179,6 +191,8 @@ void sched_judge(struct sched *s, uint64_t now_us)
         judge_start(s, n_ready, n_coming, now_us);
     else if (routers_gone(s, now_us))
         sched_fail(s, "every router is lost: no client reaches the replicas any more");
+    else if (workers_gone(s, now_us))
+        sched_fail(s, "every worker is lost: no replica is left and none will come");
     else if (s->state == SERVICE_READY && n_ready < s->n_replicas)
         s->state = SERVICE_DEGRADED;
     else if (s->state == SERVICE_DEGRADED && n_ready == s->n_replicas)

@@ -153,12 +153,14 @@ void weights_lose(struct weights *w, uint32_t member)
     node->told = true;
 }
 
-void weights_return(struct weights *w, uint32_t member, uint64_t now_us)
+void weights_return(struct weights *w, uint32_t member, bool asked, uint64_t now_us)
 {
     struct weights_node *node = find(w, member);
     if (!node || node->live)
         return;
     node->live = true;
+    if (!asked)
+        return;
     node->told = false;
     node->text[0] = 0;
     node->state = WEIGHTS_ASKED;

@@ -59,8 +59,8 @@ int weights_init(struct weights *w, const uint32_t *members, const uint32_t *rac
 void weights_fini(struct weights *w);
 void weights_have(struct weights *w, const struct msg_have *h, uint64_t now_us);
 void weights_lose(struct weights *w, uint32_t member);
-/* A lost node is there again and was asked what its cache holds. */
-void weights_return(struct weights *w, uint32_t member, uint64_t now_us);
+/* A lost node is there again. asked: what its cache holds; else it was complete, was told so, and is the same process. */
+void weights_return(struct weights *w, uint32_t member, bool asked, uint64_t now_us);
 /* Call after every event and at least once a second until WEIGHTS_WAIT. */
 enum weights_action weights_next(struct weights *w, uint64_t now_us, uint32_t *which);
 /* Share of all segments on all live nodes, 0 … 1. */
