@@ -187,9 +187,9 @@ show_service() {
 rank_at() {
     job_log "$1" | sed -n "s|.* \([a-z]*\)/$2 start: on \([^ ]*\) pid=\([0-9]*\) .*|\1 \2 \3|p" | tail -1
 }
-# ranks of a role, one "RANK HOST PID" a line: JOB ROLE
+# ranks of a role in the last attempt, one "RANK HOST PID" a line: JOB ROLE
 ranks_with_role() {
-    job_log "$1" | sed -n "s|.* $2/\([0-9]*\) start: on \([^ ]*\) pid=\([0-9]*\) .*|\1 \2 \3|p" | sort -n
+    job_log "$1" | sed -n "s|.* $2/\([0-9]*\) start: on \([^ ]*\) pid=\([0-9]*\) .*|\1 \2 \3|p" | awk '{last[$1] = $0} END {for (r in last) print last[r]}' | sort -n
 }
 ready_count() { # JOB [URL-INDEX]: replicas that this router may use now
     api "$1" "${2:-0}" /health/ready | jq -r .n_ready
