@@ -109,6 +109,9 @@ static const struct option OPTIONS[] = {
      .help = "Requests that one replica computes at once."},
     {"models[].threads", OPTION_UINT, MODEL(threads), RANGE(0, 1024, 0),
      .help = "Compute threads of one replica; 0: its share of the node's cores."},
+    {"models[].step_timeout", OPTION_UINT, MODEL(step_timeout_s), RANGE(1, 3600, 60), .unit = "s",
+     .help = "An engine that has requests and makes no step for so long is killed and started "
+             "again; its requests end with an error."},
     {"slurm", OPTION_GROUP, .help = "What is asked of Slurm."},
     {"slurm.nodes", OPTION_UINT, AT(nodes), RANGE(1, 4096, 1), .help = "Nodes of the job."},
     {"slurm.time", OPTION_STRING, AT(time), .min = 1, .max = 32, .check = check_time,

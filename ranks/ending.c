@@ -19,6 +19,9 @@ enum {
     FLUSH_US = 500000,      /* for the last messages to leave */
     LAST_WORD_US = 2000000, /* for the last endpoint.json */
     MOVER_US = 5000000,     /* a mover stuck in a file system does not keep the process */
+    ALONE_US =
+        300 * 1000000, /* Slurm's own patience with a node that is out of reach (SlurmdTimeout) */
+    ALONE_EXIT_STATUS = 1,
 };
 
 static bool routers_done(const struct daemon *d)
@@ -140,8 +143,25 @@ static void leave_now(struct daemon *d, uint64_t now_us)
     daemon_give(d, t);
 }
 
+/* Without scheduler and routers nobody uses this member, and nobody will ever tell it to end: do not hold the allocation for nothing. A
+ * cut cable may be healed, so it takes a while. */
+static void check_alone(struct daemon *d, uint64_t now_us)
+{
+    bool alone = d->serving && (d->role == ROLE_WORKER || d->role == ROLE_STANDBY);
+    for (uint32_t m = 0; alone && m < d->n_ranks; m++)
+        alone = !d->members[m].up || d->members[m].role == ROLE_WORKER;
+    if (!alone || !d->alone_us)
+        d->alone_us = now_us;
+    if (now_us < d->alone_us + ALONE_US)
+        return;
+    d->exit_status = ALONE_EXIT_STATUS;
+    daemon_drain(d, 0, "neither the scheduler nor a router has been in reach for long");
+}
+
 void ending_tick(struct daemon *d, uint64_t now_us)
 {
+    if (!d->draining)
+        check_alone(d, now_us);
     if (!d->draining)
         return;
     bool late = now_us > d->drain_deadline_us + 1000ull * ENDING_MARGIN_MS;

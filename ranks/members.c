@@ -189,7 +189,8 @@ static void keep_links(struct daemon *d, uint64_t now_us)
 uint32_t members_rack_leader(struct daemon *d, uint32_t rack)
 {
     uint64_t now = clock_now_us();
-    uint64_t silent_us = 1000ull * d->config->heartbeat_ms * (d->config->missed_heartbeats + 1);
+    /* Half of what others grant this member: its own beats must find another way before it counts as silent itself. */
+    uint64_t silent_us = 500ull * d->config->heartbeat_ms * (d->config->missed_heartbeats + 2);
     for (uint32_t m = 0; m < d->n_ranks; m++) {
         const struct member *p = &d->members[m];
         if (p->role != ROLE_WORKER || p->rack != rack)

@@ -147,6 +147,14 @@ static void open_cache(struct mover *m, struct task *t)
                  digest, (unsigned long long)(clock_now_us() - t0) / 1000);
 }
 
+/* An engine died: is its image still there and whole? Headers and sizes only; hashes are for open_cache. */
+static void check_image(struct task *t)
+{
+    struct image img;
+    if (image_open(&img, t->path, false, &t->err) == 0)
+        image_close(&img);
+}
+
 static int read_round(struct mover *m, struct task *t, struct bcast_round *r,
                       struct bcast_member **members, uint64_t **offsets, struct msg_round *msg)
 {
@@ -240,6 +248,9 @@ int mover_run(struct mover *m)
             break;
         case TASK_OPEN_CACHE:
             open_cache(m, t);
+            break;
+        case TASK_CHECK_IMAGE:
+            check_image(t);
             break;
         case TASK_ROUND:
             run_round(m, t);

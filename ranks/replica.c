@@ -32,12 +32,12 @@ struct replica {
     bool alive;        /* the process runs */
     uv_poll_t poll;
     bool poll_open;
-    bool stopping, destroying;
+    bool stopping, destroying, held;
     uint64_t started_us, restart_at_us;
     uint64_t moved_us, n_steps; /* when it last did something for its attempts: a record, a step */
-    uint32_t n_deaths;
     uint64_t deaths_us[REPLICA_MAX_DEATHS];
-    char last_words[MSG_TEXT_BYTES];
+    char last_words[MSG_TEXT_BYTES]; /* of the engine, or why it was killed */
+    char trouble[MSG_TEXT_BYTES];
     struct msg_engine_ready ready;
     uint32_t n_attempts;
     struct live_attempt attempts[REPLICA_MAX_ATTEMPTS];
@@ -117,12 +117,10 @@ static void plan_restart(struct replica *r, uint64_t now_us)
 {
     memmove(&r->deaths_us[1], &r->deaths_us[0], (REPLICA_MAX_DEATHS - 1) * sizeof r->deaths_us[0]);
     r->deaths_us[0] = now_us;
-    r->n_deaths++;
     uint64_t oldest = r->deaths_us[REPLICA_MAX_DEATHS - 1];
     if (oldest && now_us - oldest < REPLICA_DEATHS_US) {
-        log_error("replica: %u died %d times within %d s, given up; last words: %s",
-                  r->assign.replica, REPLICA_MAX_DEATHS, REPLICA_DEATHS_US / 1000000,
-                  r->last_words);
+        log_error("replica: %u died %d times within %d s, given up; the last time: %s",
+                  r->assign.replica, REPLICA_MAX_DEATHS, REPLICA_DEATHS_US / 1000000, r->trouble);
         set_state(r, REPLICA_BROKEN);
         return;
     }
@@ -153,13 +151,12 @@ static void on_engine_exit(uv_process_t *p, int64_t status, int signal)
         return;
     }
     char why[MSG_TEXT_BYTES];
-    if (signal)
-        snprintf(why, sizeof why, "engine of replica %u was killed by signal %d", r->assign.replica,
-                 signal);
-    else
-        snprintf(why, sizeof why, "engine of replica %u ended with status %lld%s%.300s",
-                 r->assign.replica, (long long)status, r->last_words[0] ? ": " : "", r->last_words);
+    snprintf(why, sizeof why, "engine of replica %u %s %lld%s%.300s", r->assign.replica,
+             signal ? "was killed by signal" : "ended with status",
+             signal ? (long long)signal : (long long)status, r->last_words[0] ? ": " : "",
+             r->last_words);
     log_error("replica: %s", why);
+    snprintf(r->trouble, sizeof r->trouble, "%s", why);
     fail_attempts(r, why);
     plan_restart(r, clock_now_us());
 }
@@ -204,8 +201,10 @@ static void take_record(struct replica *r, uint16_t type)
             r->assign.replica, r->ready.kernels, r->ready.n_threads,
             (unsigned long long)r->ready.load_us / 1000,
             (unsigned long long)r->ready.warm_us / 1000, (unsigned long long)r->ready.memory_bytes);
-        if (r->alive)
+        if (r->alive) {
+            r->trouble[0] = 0;
             set_state(r, REPLICA_READY);
+        }
     } else if (type == MSG_ENGINE_FAILED) {
         struct msg_text t;
         if (msg_text_get(&t, r->record.data, r->record.len, &e) == 0)
@@ -311,7 +310,7 @@ static void start(struct replica *r)
     }
     if (rc) {
         log_error("replica: %u: %s", r->assign.replica, e.text);
-        snprintf(r->last_words, sizeof r->last_words, "%s", e.text);
+        snprintf(r->trouble, sizeof r->trouble, "%s", e.text);
         plan_restart(r, r->started_us);
         return;
     }
@@ -344,6 +343,29 @@ void replica_kill(struct replica *r)
         uv_process_kill(&r->process, SIGKILL);
 }
 
+void replica_hold(struct replica *r, const char *why)
+{
+    if (r->state != REPLICA_FAILED && r->state != REPLICA_BROKEN)
+        return;
+    r->held = true;
+    snprintf(r->trouble, sizeof r->trouble, "%s", why);
+    set_state(r, REPLICA_FAILED);
+}
+
+void replica_release(struct replica *r)
+{
+    if (!r->held)
+        return;
+    r->held = false;
+    memset(r->deaths_us, 0, sizeof r->deaths_us);
+    r->restart_at_us = clock_now_us();
+}
+
+const char *replica_trouble(const struct replica *r)
+{
+    return r->trouble;
+}
+
 bool replica_is_gone(const struct replica *r)
 {
     return !r->alive;
@@ -363,7 +385,7 @@ void replica_destroy(struct replica *r)
 
 void replica_tick(struct replica *r, uint64_t now_us)
 {
-    if (r->stopping)
+    if (r->stopping || r->held)
         return;
     if (r->restart_at_us && now_us >= r->restart_at_us) {
         start(r);
@@ -380,9 +402,9 @@ void replica_tick(struct replica *r, uint64_t now_us)
     r->n_steps = n_steps;
     if (r->state == REPLICA_LOADING && now_us > r->started_us + REPLICA_LOAD_US)
         hang = "did not become ready in time";
-    else if (r->state == REPLICA_READY && since && now_us > since + REPLICA_HANG_US)
+    else if (r->state == REPLICA_READY && since && now_us > since + r->host.step_timeout_us)
         hang = "hangs in a step";
-    else if (r->state == REPLICA_READY && now_us > r->moved_us + REPLICA_HANG_US)
+    else if (r->state == REPLICA_READY && now_us > r->moved_us + r->host.step_timeout_us)
         hang = "has requests and makes no step";
     if (hang) {
         log_error("replica: %u %s, killed", r->assign.replica, hang);

@@ -1,7 +1,7 @@
 /* replica.h - one replica shard on a worker: its engine process, its channel, its restarts, the attempts it runs.
  *
  * Life: LOADING (process started) → READY (a real completion came out) → FAILED (process gone; restarted after back-off) …
- *       → BROKEN (REPLICA_MAX_DEATHS deaths within REPLICA_DEATHS_US: given up) ; killed at the end.
+ *       → BROKEN (REPLICA_MAX_DEATHS deaths within REPLICA_DEATHS_US: given up) ; killed at the end. Held ones stay FAILED.
  * Loop thread only.
  */
 #ifndef EXA_RANKS_REPLICA_H
@@ -19,9 +19,6 @@ enum {
     REPLICA_DEATHS_US = 120 * 1000000,
     REPLICA_BACKOFF_MS = 200, /* doubled at each death, up to REPLICA_BACKOFF_MAX_MS */
     REPLICA_BACKOFF_MAX_MS = 10000,
-    REPLICA_HANG_US =
-        60 *
-        1000000, /* one step may take so long on a slow, shared machine, or the way to the next; then the engine is killed */
     REPLICA_LOAD_US = 300 * 1000000, /* from start to READY */
     REPLICA_MAX_ATTEMPTS = 256,
 };
@@ -32,6 +29,8 @@ struct replica_host { /* what a replica needs of its worker */
     void *ctx;
     uv_loop_t *loop;
     const char *engine_path; /* exaserve-engine */
+    uint64_t
+        step_timeout_us; /* one step may take so long, or the way to the next; then the engine is killed */
     /* Step entries, one section, to split by router; in the buffer of the channel, valid during the call. */
     void (*steps)(void *ctx, struct replica *r, const uint8_t *body, size_t n);
     void (*changed)(void *ctx, struct replica *r); /* state changed: tell the world at once */
@@ -51,6 +50,11 @@ void replica_cancel(struct replica *r, const struct msg_cancel *m, const uint8_t
 void replica_router_lost(struct replica *r, uint32_t router);
 void replica_load(const struct replica *r, struct replica_load *out);
 void replica_kill(struct replica *r); /* the end: no restart */
+/* A dead engine, a BROKEN one too, is not restarted until released: what it needs is being mended. why: for those who ask. */
+void replica_hold(struct replica *r, const char *why);
+void replica_release(struct replica *r); /* start afresh: the deaths before do not count */
+/* What the dead engine said, or what was said of it; "" while nothing is wrong. */
+const char *replica_trouble(const struct replica *r);
 bool replica_is_gone(const struct replica *r);
 uint32_t replica_deployment(const struct replica *r);
 uint32_t replica_number(const struct replica *r);

@@ -30,12 +30,10 @@ struct router_role {
     struct router *router;
     uint32_t suspect_ms;
     uint64_t begun_us;
-    bool reached; /* the service was READY or DEGRADED once */
     struct msg_heartbeat beat;
     struct beat_memory *beats; /* owned [n_ranks] */
     uint64_t ticked_us;
     uint64_t unled_us; /* rank 0 is lost since; 0: it is there */
-    bool gave_up;
 };
 
 static int link_submit(void *ctx, uint32_t worker, const void *body, size_t n, struct err *e)
@@ -164,10 +162,8 @@ void router_role_message(struct router_role *r, uint32_t member, uint16_t type, 
             router_on_model(r->router, &m);
     } else if (type == MSG_SERVICE && role == ROLE_SCHEDULER) {
         struct msg_service m;
-        if (msg_service_get(&m, body, n, &e) == 0) {
-            r->reached = r->reached || m.state == SERVICE_READY || m.state == SERVICE_DEGRADED;
+        if (msg_service_get(&m, body, n, &e) == 0)
             router_on_service(r->router, &m);
-        }
     } else {
         log_warn("router: message of type %u from member %u is not for a router", type, member);
     }
@@ -212,17 +208,9 @@ static bool has_most_workers(const struct daemon *d)
     return 2 * n_up > n;
 }
 
-/* A service that was up goes on without a scheduler. One that was not would wait for it until the job's end: start the world again. */
-static void check_led(struct router_role *r, uint64_t now_us)
+static void start_again(struct router_role *r)
 {
     struct daemon *d = r->d;
-    if (r->gave_up || d->draining || !r->unled_us || router_has_served(r->router))
-        return;
-    if (!has_most_workers(d))
-        r->unled_us = now_us; /* cut off itself: when they are back rank 0 may be too */
-    if (now_us < r->unled_us + UNLED_US)
-        return;
-    r->gave_up = true;
     struct task *t = daemon_task(d, TASK_UNLED);
     if (!t)
         return;
@@ -232,21 +220,27 @@ static void check_led(struct router_role *r, uint64_t now_us)
     daemon_drain(d, 0, "rank 0 was lost before the service was up");
 }
 
-/* Serving needs no scheduler, but nobody else will ever start this service: do not hold the allocation for nothing. */
-static void end_orphan(struct router_role *r, uint64_t now_us)
+/* A service that was up goes on without a scheduler, and one whose replicas are up begins. Any other would wait for it until the job's end:
+ * start the world again; or, when it is this router that is cut off, end its part at the start deadline. */
+static void check_led(struct router_role *r, uint64_t now_us)
 {
     struct daemon *d = r->d;
-    if (r->reached || d->draining || d->members[SCHEDULER_MEMBER].up ||
-        now_us < r->begun_us + 1000000ull * d->config->start_deadline_s)
+    if (d->draining || !r->unled_us || router_has_served(r->router))
         return;
-    d->exit_status = ORPHAN_EXIT_STATUS;
-    daemon_drain(d, ORPHAN_GRACE_MS,
-                 "the scheduler was lost before the service was ready, and it never will be");
+    if (!has_most_workers(d))
+        r->unled_us = now_us; /* cut off itself: when they are back rank 0 may be too */
+    if (now_us >= r->unled_us + UNLED_US) {
+        if (!router_serve_unled(r->router))
+            start_again(r);
+    } else if (now_us >= r->begun_us + 1000000ull * d->config->start_deadline_s) {
+        d->exit_status = ORPHAN_EXIT_STATUS;
+        daemon_drain(d, ORPHAN_GRACE_MS,
+                     "the scheduler was lost before the service was ready, and it never will be");
+    }
 }
 
 void router_role_tick(struct router_role *r, uint64_t now_us)
 {
-    end_orphan(r, now_us);
     /* Whoever was stopped itself has heard nobody meanwhile: that is no silence of the workers. */
     uint64_t gap_us = r->ticked_us ? now_us - r->ticked_us : 0;
     r->ticked_us = now_us;

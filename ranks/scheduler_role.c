@@ -170,6 +170,10 @@ void scheduler_role_message(struct scheduler_role *s, uint32_t member, uint16_t 
             if (!rc)
                 sched_heartbeat(s->sched, &s->beat, full, now);
         }
+    } else if (type == MSG_TROUBLE) {
+        struct msg_text t;
+        if (msg_text_get(&t, body, n, &e) == 0 && t.value <= UINT32_MAX)
+            sched_trouble(s->sched, member, (uint32_t)t.value, t.text, now);
     } else {
         log_warn("scheduler: message of type %u from member %u is not for the scheduler", type,
                  member);

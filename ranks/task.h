@@ -26,8 +26,9 @@ enum task_kind {
     TASK_UNLED,     /* a: hosts to blame: the job script is to start the world again */
     TASK_OPEN_PACK, /* scheduler: → a: index bytes, b: meta bytes, c: file offsets u64[n], n */
     TASK_OPEN_CACHE, /* worker: a: index bytes, b: meta bytes → have, c: its bits; path when complete */
-    TASK_ROUND, /* worker: a: MSG_ROUND body → have, c: its bits; path when complete */
-    TASK_LEAVE, /* status: the mover ends the process */
+    TASK_CHECK_IMAGE, /* worker: path → err: the image there cannot be used */
+    TASK_ROUND,       /* worker: a: MSG_ROUND body → have, c: its bits; path when complete */
+    TASK_LEAVE,       /* status: the mover ends the process */
 };
 
 struct task {

@@ -3,11 +3,10 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "model/image.h"
-#include "model/index.h"
 #include "ranks/beats.h"
 #include "ranks/frames.h"
 #include "ranks/replica.h"
+#include "ranks/store.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -24,11 +23,7 @@ struct worker {
     struct daemon *d;
     struct beats *beats;   /* owned */
     struct frames *frames; /* owned */
-    /* weights */
-    char image_path[1024]; /* "" until complete */
-    uint8_t digest[SHA256_BYTES];
-    uint32_t round; /* the last one that the mover was given */
-    /* replicas */
+    struct store *store;   /* owned */
     struct replica *replicas[MSG_MAX_REPLICAS];
     uint32_t n_replicas;
     struct msg_assign pending[PENDING_MAX];
@@ -42,25 +37,6 @@ static void fill_beat(void *ctx, struct msg_heartbeat *h)
     h->n_replicas = w->n_replicas;
     for (uint32_t i = 0; i < w->n_replicas; i++)
         replica_load(w->replicas[i], &h->replicas[i]);
-}
-
-int worker_create(struct worker **out, struct daemon *d, struct err *e)
-{
-    struct worker *w = calloc(1, sizeof *w);
-    int rc = w ? beats_create(&w->beats, d, fill_beat, w, e)
-               : err_set(e, ERR_NOMEM, "no memory for the worker");
-    if (!rc)
-        rc = frames_create(&w->frames, d, e);
-    if (rc) {
-        if (w)
-            beats_destroy(w->beats);
-        free(w);
-        return rc;
-    }
-    w->d = d;
-    snprintf(w->engine_path, sizeof w->engine_path, "%s/exaserve-engine", d->bin_dir);
-    *out = w;
-    return 0;
 }
 
 /* --- replicas --------------------------------------------------------------------------------------------- */
@@ -80,10 +56,33 @@ static void on_refuse(void *ctx, struct replica *r, const struct attempt *a, uin
     frames_refuse(w->frames, &from, a, position, finish, code, text);
 }
 
+/* Heartbeats say that a replica does not serve; here is why. */
+static void tell_trouble(struct worker *w, const struct replica *r)
+{
+    struct msg_text t = {.value = replica_number(r)};
+    snprintf(t.text, sizeof t.text, "%s", replica_trouble(r));
+    if (!t.text[0] || !w->d->members[SCHEDULER_MEMBER].up)
+        return;
+    struct buf b;
+    buf_init(&b, 4096);
+    msg_text_put(&b, &t);
+    daemon_send(w->d, SCHEDULER_MEMBER, MSG_TROUBLE, &b);
+    buf_fini(&b);
+}
+
 static void on_changed(void *ctx, struct replica *r)
 {
     struct worker *w = ctx;
+    struct replica_load l;
     beats_hurry(w->beats);
+    replica_load(r, &l);
+    if (l.state != REPLICA_FAILED && l.state != REPLICA_BROKEN)
+        return;
+    if (store_trouble(w->store)[0])
+        replica_hold(r, store_trouble(w->store));
+    else
+        store_check(w->store);
+    tell_trouble(w, r);
 }
 
 static struct replica *find_replica(struct worker *w, uint32_t deployment, uint32_t number)
@@ -127,6 +126,8 @@ static void start_replica(struct worker *w, const struct msg_assign *a, uint32_t
     struct replica_host host = {.ctx = w,
                                 .loop = &w->d->loop,
                                 .engine_path = w->engine_path,
+                                .step_timeout_us =
+                                    1000000ull * w->d->config->models[0].step_timeout_s,
                                 .steps = on_steps,
                                 .changed = on_changed,
                                 .refuse = on_refuse};
@@ -138,7 +139,7 @@ static void start_replica(struct worker *w, const struct msg_assign *a, uint32_t
         return;
     }
     struct replica **slot = &w->replicas[w->n_replicas];
-    if (replica_create(slot, &host, a, w->image_path, n_threads, &e))
+    if (replica_create(slot, &host, a, store_path(w->store), n_threads, &e))
         log_error("worker: %s", e.text);
     else
         w->n_replicas++;
@@ -147,11 +148,11 @@ static void start_replica(struct worker *w, const struct msg_assign *a, uint32_t
 
 static void start_pending(struct worker *w)
 {
-    if (!w->image_path[0] || w->d->draining)
+    if (!store_path(w->store)[0] || w->d->draining)
         return;
     uint32_t n_engines = w->n_replicas + w->n_pending;
     for (uint32_t i = 0; i < w->n_pending; i++)
-        if (memcmp(w->pending[i].digest, w->digest, sizeof w->digest) == 0)
+        if (memcmp(w->pending[i].digest, store_digest(w->store), SHA256_BYTES) == 0)
             start_replica(w, &w->pending[i], n_engines);
         else
             log_error("worker: replica %u asks for a pack that was not prepared here",
@@ -214,62 +215,52 @@ static void take_cancel(struct worker *w, uint32_t member, const uint8_t *body, 
 
 /* --- weights ---------------------------------------------------------------------------------------------- */
 
-static void take_model(struct worker *w, const uint8_t *body, size_t n)
+static void on_image_ready(void *ctx)
 {
-    struct msg_model m;
-    struct err e = ERR_INIT;
-    if (msg_model_get(&m, body, n, &e)) {
-        log_error("worker: %s", e.text);
-        return;
-    }
-    struct task *t = daemon_task(w->d, TASK_OPEN_CACHE);
-    if (!t)
-        return;
-    buf_put(&t->a, m.index, m.index_bytes);
-    buf_put(&t->b, m.meta, m.meta_bytes);
-    daemon_give(w->d, t);
+    struct worker *w = ctx;
+    for (uint32_t i = 0; i < w->n_replicas; i++)
+        replica_release(w->replicas[i]);
 }
 
-static void take_round(struct worker *w, const uint8_t *body, size_t n)
+/* An engine that runs has the old file mapped and goes on; one that died, or dies now, waits. */
+static void on_image_lost(void *ctx, const char *why)
 {
-    struct msg_round m;
-    struct err e = ERR_INIT;
-    if (msg_round_get(&m, body, n, &e)) {
-        log_error("worker: %s", e.text);
-        return;
+    struct worker *w = ctx;
+    for (uint32_t i = 0; i < w->n_replicas; i++) {
+        replica_hold(w->replicas[i], why);
+        tell_trouble(w, w->replicas[i]);
     }
-    struct task *t = daemon_task(w->d, TASK_ROUND);
-    if (!t)
-        return;
-    w->round = m.round;
-    buf_put(&t->a, body, n);
-    daemon_give(w->d, t);
-}
-
-static void take_weights(struct worker *w, const uint8_t *body, size_t n)
-{
-    struct msg_weights m;
-    if (msg_weights_get(&m, body, n, NULL))
-        return;
-    if (m.code == ERR_AGAIN)
-        mover_give_up(w->d->mover, w->round);
-    else if (m.code)
-        log_error("worker: this node gets no weights: %s", m.text);
+    beats_hurry(w->beats);
 }
 
 void worker_task(struct worker *w, struct task *t)
 {
-    if (t->kind != TASK_OPEN_CACHE && t->kind != TASK_ROUND)
-        return;
-    if (t->path[0]) {
-        snprintf(w->image_path, sizeof w->image_path, "%s", t->path);
-        memcpy(w->digest, t->have.digest, sizeof w->digest);
+    if (t->kind == TASK_OPEN_CACHE || t->kind == TASK_ROUND || t->kind == TASK_CHECK_IMAGE)
+        store_task(w->store, t);
+}
+
+int worker_create(struct worker **out, struct daemon *d, struct err *e)
+{
+    struct worker *w = calloc(1, sizeof *w);
+    struct store_events ev = {.ctx = w, .ready = on_image_ready, .lost = on_image_lost};
+    int rc = w ? beats_create(&w->beats, d, fill_beat, w, e)
+               : err_set(e, ERR_NOMEM, "no memory for the worker");
+    if (!rc)
+        rc = store_create(&w->store, d, &ev, e);
+    if (!rc)
+        rc = frames_create(&w->frames, d, e);
+    if (rc) {
+        if (w) {
+            store_destroy(w->store);
+            beats_destroy(w->beats);
+        }
+        free(w);
+        return rc;
     }
-    struct buf b;
-    buf_init(&b, INDEX_MAX_BYTES);
-    msg_have_put(&b, &t->have);
-    daemon_send(w->d, SCHEDULER_MEMBER, MSG_HAVE, &b);
-    buf_fini(&b);
+    w->d = d;
+    snprintf(w->engine_path, sizeof w->engine_path, "%s/exaserve-engine", d->bin_dir);
+    *out = w;
+    return 0;
 }
 
 /* --- events ----------------------------------------------------------------------------------------------- */
@@ -280,13 +271,9 @@ static void from_scheduler(struct worker *w, uint16_t type, const uint8_t *body,
     struct err e = ERR_INIT;
     switch (type) {
     case MSG_MODEL:
-        take_model(w, body, n);
-        return;
     case MSG_ROUND:
-        take_round(w, body, n);
-        return;
     case MSG_WEIGHTS:
-        take_weights(w, body, n);
+        store_message(w->store, type, body, n);
         return;
     case MSG_ASSIGN:
     case MSG_UNASSIGN:
@@ -332,6 +319,11 @@ void worker_lost(struct worker *w, uint32_t member)
 void worker_up(struct worker *w, uint32_t member)
 {
     beats_up(w->beats, member);
+    if (member != SCHEDULER_MEMBER)
+        return;
+    for (uint32_t i = 0; i < w->n_replicas; i++)
+        tell_trouble(w, w->replicas[i]);
+    store_scheduler_up(w->store);
 }
 
 void worker_tick(struct worker *w, uint64_t now_us)

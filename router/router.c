@@ -302,6 +302,19 @@ uint16_t router_port(const struct router *r)
     return http_server_port(r->http);
 }
 
+bool router_serve_unled(struct router *r)
+{
+    struct msg_service s = r->service;
+    s.n_ready = table_n_live(r->table, UINT32_MAX, clock_now_us());
+    if (!s.n_min || s.n_ready < s.n_min)
+        return false;
+    s.state = SERVICE_DEGRADED;
+    snprintf(s.progress, sizeof s.progress, "%u of %u replicas answer; there is no scheduler",
+             s.n_ready, s.n_wanted);
+    router_on_service(r, &s);
+    return true;
+}
+
 bool router_has_served(const struct router *r)
 {
     return r->reached;

@@ -25,6 +25,7 @@ enum msg_type {
     /* health and load */
     MSG_HEARTBEAT = 10,  /* member → its rack leader */
     MSG_HEARTBEATS = 11, /* rack leader → scheduler and routers: merged */
+    MSG_TROUBLE = 12,    /* worker → scheduler: why a replica does not serve; value: its number */
     /* work */
     MSG_ASSIGN = 20,   /* scheduler → worker: run this shard */
     MSG_UNASSIGN = 21, /* scheduler → worker: stop it */

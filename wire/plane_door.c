@@ -14,10 +14,11 @@ enum {
     BACKLOG = 4096, /* a whole world may knock in one moment; the kernel cuts it to somaxconn */
     MAX_FRAME_BYTES = HEAD_BYTES + VIA_MAX_BYTES + HELLO_MAX_BYTES,
     MAX_OUT_BYTES = 2 * HELLO_MAX_BYTES,
-    /* A life line to a host that vanished breaks after 5 + 3 * 2 s. Heartbeats are faster; this frees the link. */
+    /* A life line to a host that vanished breaks after 12 to 17 s: no sooner than routers give up a silent worker (3 * 4 s by default), or a
+     * cable that was cut for some seconds would cost requests that nobody has given up. */
     KEEP_IDLE_S = 5,
     KEEP_STEP_S = 2,
-    KEEP_TRIES = 3,
+    KEEP_TRIES = 6,
 };
 
 int door_listen(int family, uint16_t *port, struct err *e)

@@ -23,6 +23,7 @@ struct sched_replica {
     uint32_t node; /* index into nodes */
     uint64_t epoch;
     uint8_t state; /* enum replica_state; 0: not heard of */
+    char *trouble; /* owned: why it does not serve, as its worker said last; NULL: nothing */
 };
 
 struct sched {
@@ -34,6 +35,7 @@ struct sched {
     uint32_t n_routers, routers_cap;
     uint32_t n_routers_wanted; /* registered at the start */
     uint64_t routers_gone_us;  /* no router at all, but workers, since */
+    uint64_t workers_gone_us;  /* no worker at all, but all routers, since */
     bool begun, packed, placed;
     uint64_t begun_us, ticked_us;
     /* the pack */

@@ -42,6 +42,8 @@ void sched_destroy(struct sched *s)
     free(s->index_bytes);
     free(s->meta_bytes);
     free(s->offsets);
+    for (uint32_t r = 0; r < s->n_replicas; r++)
+        free(s->replicas[r].trouble);
     free(s->replicas);
     free(s);
 }
@@ -173,7 +175,7 @@ void sched_register(struct sched *s, const struct msg_register *m, uint32_t rack
 void sched_begin(struct sched *s, uint64_t now_us)
 {
     s->begun = true;
-    s->begun_us = now_us;
+    s->begun_us = s->routers_gone_us = s->workers_gone_us = now_us;
     for (uint32_t i = 0; i < s->n_nodes; i++)
         s->nodes[i].heard_us = now_us;
     sched_judge(s, now_us);
@@ -292,7 +294,27 @@ void sched_have(struct sched *s, const struct msg_have *h, uint64_t now_us)
     if (!s->packed || memcmp(h->digest, s->index.digest, sizeof h->digest) != 0)
         return;
     weights_have(&s->weights, h, now_us);
+    const struct weights_node *w = weights_find(&s->weights, h->member);
+    if (w && w->state != WEIGHTS_COMPLETE) /* had it, and has lost it: a new round will say */
+        sched_find_node(s, h->member)->weights = false;
     sched_run_weights(s, now_us);
+    sched_judge(s, now_us);
+}
+
+static void forget_trouble(struct sched_replica *r)
+{
+    free(r->trouble);
+    r->trouble = NULL;
+}
+
+void sched_trouble(struct sched *s, uint32_t member, uint32_t replica, const char *text,
+                   uint64_t now_us)
+{
+    if (replica >= s->n_replicas || s->nodes[s->replicas[replica].node].member != member)
+        return;
+    struct sched_replica *r = &s->replicas[replica];
+    forget_trouble(r);
+    r->trouble = strdup(text);
     sched_judge(s, now_us);
 }
 
@@ -308,8 +330,11 @@ void sched_heartbeat(struct sched *s, const struct msg_heartbeat *h, bool full, 
         if (l->deployment != 1 || l->replica >= s->n_replicas)
             continue;
         struct sched_replica *r = &s->replicas[l->replica];
-        if (l->epoch == r->epoch && &s->nodes[r->node] == n)
-            r->state = l->state;
+        if (l->epoch != r->epoch || &s->nodes[r->node] != n)
+            continue;
+        r->state = l->state;
+        if (r->state == REPLICA_READY)
+            forget_trouble(r);
     }
     sched_judge(s, now_us);
 }
@@ -342,9 +367,10 @@ static void tell_again(struct sched *s, struct sched_node *n, uint64_t now_us)
 {
     if (n->weights) {
         sched_assign_node(s, (uint32_t)(n - s->nodes));
+        weights_return(&s->weights, n->member, false, now_us);
     } else if (!n->why[0]) {
         sched_tell_model_to(s, n->member);
-        weights_return(&s->weights, n->member, now_us);
+        weights_return(&s->weights, n->member, true, now_us);
     }
 }
 

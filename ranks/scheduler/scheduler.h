@@ -63,6 +63,9 @@ void sched_pack(struct sched *s, const void *index, size_t index_bytes, const vo
 void sched_pack_failed(struct sched *s, const struct err *why, uint64_t now_us);
 void sched_have(struct sched *s, const struct msg_have *h, uint64_t now_us);
 void sched_heartbeat(struct sched *s, const struct msg_heartbeat *h, bool full, uint64_t now_us);
+/* Its worker says why a replica does not serve. */
+void sched_trouble(struct sched *s, uint32_t member, uint32_t replica, const char *text,
+                   uint64_t now_us);
 void sched_lost(struct sched *s, uint32_t member, uint64_t now_us);
 /* A lost member is linked again, the same process: it is told what it may have missed. */
 void sched_router_returned(struct sched *s, uint32_t member, uint64_t now_us);

@@ -12,6 +12,7 @@
 enum {
     NAMED_MAX = 6,
     RETURN_US = 20 * 1000000, /* a node that is out of reach may come back: a cut cable, a pause */
+    WORKERS_US = 300 * 1000000, /* Slurm's own patience with nodes out of reach (SlurmdTimeout) */
 };
 
 /* Can this replica still become ready without anybody's help? */
@@ -21,20 +22,22 @@ static bool may_come(const struct sched *s, const struct sched_replica *r, uint6
     return (n->live || now_us < n->gone_us + RETURN_US) && !n->why[0] && r->state != REPLICA_BROKEN;
 }
 
-static const char *replica_trouble(const struct sched *s, const struct sched_replica *r)
+/* Why it is missing, in a few words, and in its worker's own when it has said more. */
+static void put_trouble(const struct sched *s, const struct sched_replica *r, char *out, size_t cap)
 {
     const struct sched_node *n = &s->nodes[r->node];
+    const char *words = "its engine is starting", *more = r->trouble;
     if (!n->live)
-        return "lost";
-    if (n->why[0])
-        return n->why;
-    if (r->state == REPLICA_BROKEN)
-        return "its engine keeps dying";
-    if (r->state == REPLICA_FAILED)
-        return "its engine died and is being restarted";
-    if (!n->weights)
-        return "waiting for weights";
-    return "its engine is starting";
+        words = "lost", more = NULL;
+    else if (n->why[0])
+        words = n->why, more = NULL;
+    else if (!n->weights)
+        words = "waiting for weights";
+    else if (r->state == REPLICA_BROKEN)
+        words = "its engine keeps dying";
+    else if (r->state == REPLICA_FAILED)
+        words = "its engine died and is being restarted";
+    snprintf(out, cap, "%s%s%s", words, more ? ": " : "", more ? more : "");
 }
 
 static uint32_t count_ready(const struct sched *s)
@@ -58,8 +61,10 @@ static void name_missing(const struct sched *s, char *out, size_t cap)
             snprintf(out + at, cap - at, ", …");
             return;
         }
+        char trouble[2 * MSG_TEXT_BYTES + 8];
+        put_trouble(s, r, trouble, sizeof trouble);
         at += (size_t)snprintf(out + at, cap - at, "%s%u on %s (%.220s)", named > 1 ? ", " : "", i,
-                               s->nodes[r->node].host, replica_trouble(s, r));
+                               s->nodes[r->node].host, trouble);
     }
 }
 
@@ -142,6 +147,17 @@ static bool routers_gone(struct sched *s, uint64_t now_us)
     return now_us >= s->routers_gone_us + RETURN_US;
 }
 
+/* Nothing is left to answer, and not for a short cut or pause. All routers are in reach: it is not this process that is cut off. */
+static bool workers_gone(struct sched *s, uint64_t now_us)
+{
+    uint32_t n_live = 0;
+    for (uint32_t i = 0; i < s->n_nodes; i++)
+        n_live += s->nodes[i].live;
+    if (n_live || s->n_routers < s->n_routers_wanted)
+        s->workers_gone_us = now_us;
+    return now_us >= s->workers_gone_us + WORKERS_US;
+}
+
 static void judge_start(struct sched *s, uint32_t n_ready, uint32_t n_coming, uint64_t now_us)
 {
     bool late = now_us >= s->begun_us + s->wish.start_deadline_us;
@@ -175,6 +191,8 @@ void sched_judge(struct sched *s, uint64_t now_us)
         judge_start(s, n_ready, n_coming, now_us);
     else if (routers_gone(s, now_us))
         sched_fail(s, "every router is lost: no client reaches the replicas any more");
+    else if (workers_gone(s, now_us))
+        sched_fail(s, "every worker is lost: no replica is left and none will come");
     else if (s->state == SERVICE_READY && n_ready < s->n_replicas)
         s->state = SERVICE_DEGRADED;
     else if (s->state == SERVICE_DEGRADED && n_ready == s->n_replicas)

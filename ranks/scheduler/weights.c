@@ -52,7 +52,10 @@ static void set_deadline(struct weights *w, uint64_t now_us)
 int weights_init(struct weights *w, const uint32_t *members, const uint32_t *racks, uint32_t n,
                  uint32_t n_segments, uint64_t n_bytes, uint64_t now_us, struct err *e)
 {
-    *w = (struct weights){.n_nodes = n, .n_segments = n_segments, .n_bytes = n_bytes};
+    *w = (struct weights){.n_nodes = n,
+                          .n_segments = n_segments,
+                          .n_bytes = n_bytes,
+                          .last_round = WEIGHTS_MAX_ROUNDS};
     w->nodes = calloc(n ? n : 1, sizeof *w->nodes);
     w->missing = calloc(1, bits_bytes(w) + 1);
     if (!w->nodes || !w->missing) {
@@ -93,8 +96,15 @@ static bool is_final(int code)
 void weights_have(struct weights *w, const struct msg_have *h, uint64_t now_us)
 {
     struct weights_node *node = find(w, h->member);
-    if (!node || !node->live || node->state == WEIGHTS_COMPLETE || node->state == WEIGHTS_FAILED)
+    if (!node || !node->live || node->state == WEIGHTS_FAILED)
         return;
+    if (node->state == WEIGHTS_COMPLETE) {
+        if (h->round ||
+            (!h->code && h->n_segments == w->n_segments && count_bits(w, h->bits) == w->n_segments))
+            return;
+        node->told = false; /* its image was lost or damaged after it was complete */
+        w->last_round = w->round + WEIGHTS_MAX_ROUNDS;
+    }
     if (h->round != (node->state == WEIGHTS_IN_ROUND ? w->round : 0))
         return; /* an answer to a round that was given up */
     if (h->code &&
@@ -143,12 +153,14 @@ void weights_lose(struct weights *w, uint32_t member)
     node->told = true;
 }
 
-void weights_return(struct weights *w, uint32_t member, uint64_t now_us)
+void weights_return(struct weights *w, uint32_t member, bool asked, uint64_t now_us)
 {
     struct weights_node *node = find(w, member);
     if (!node || node->live)
         return;
     node->live = true;
+    if (!asked)
+        return;
     node->told = false;
     node->text[0] = 0;
     node->state = WEIGHTS_ASKED;
@@ -176,7 +188,7 @@ static bool begin_round(struct weights *w, uint64_t now_us)
         struct weights_node *node = &w->nodes[i];
         if (node->state != WEIGHTS_INCOMPLETE)
             continue;
-        if (w->round == WEIGHTS_MAX_ROUNDS) {
+        if (w->round >= w->last_round) {
             if (!node->text[0])
                 snprintf(node->text, sizeof node->text,
                          "segments are still missing after %d rounds", WEIGHTS_MAX_ROUNDS);

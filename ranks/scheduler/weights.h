@@ -1,8 +1,9 @@
 /* weights.h - who holds which segments of one pack, and what the next broadcast round is. Pure: events and a clock in, a step out.
  *
- * Every worker says once what its cache holds (MSG_HAVE, round 0). Nodes that hold all are complete at once. The rest go through rounds: all live,
+ * Every worker says what its cache holds (MSG_HAVE, round 0): at the start, and again when it finds that it has lost some. Nodes that hold all are complete at once. The rest go through rounds: all live,
  * healthy, incomplete nodes take part, and the segments that any of them misses are sent. After a round each reports again. A node that
- * cannot go on (full disk, no cache, a pack it cannot read) leaves with its reason; a pack whose bytes are wrong fails all. Rounds are few: WEIGHTS_MAX_ROUNDS.
+ * cannot go on (full disk, no cache, a pack it cannot read) leaves with its reason; a pack whose bytes are wrong fails all. Rounds are few: WEIGHTS_MAX_ROUNDS,
+ * counted anew from each loss.
  */
 #ifndef EXA_RANKS_SCHEDULER_WEIGHTS_H
 #define EXA_RANKS_SCHEDULER_WEIGHTS_H
@@ -40,6 +41,7 @@ struct weights {
     uint32_t n_segments;
     uint64_t n_bytes;
     uint32_t round;       /* last one begun, 0: none */
+    uint32_t last_round;  /* no further one */
     bool give_up;         /* a participant was lost: the round should end now */
     uint64_t deadline_us; /* of what is being waited for */
     uint8_t *missing;     /* owned bits of the round */
@@ -57,8 +59,8 @@ int weights_init(struct weights *w, const uint32_t *members, const uint32_t *rac
 void weights_fini(struct weights *w);
 void weights_have(struct weights *w, const struct msg_have *h, uint64_t now_us);
 void weights_lose(struct weights *w, uint32_t member);
-/* A lost node is there again and was asked what its cache holds. */
-void weights_return(struct weights *w, uint32_t member, uint64_t now_us);
+/* A lost node is there again. asked: what its cache holds; else it was complete, was told so, and is the same process. */
+void weights_return(struct weights *w, uint32_t member, bool asked, uint64_t now_us);
 /* Call after every event and at least once a second until WEIGHTS_WAIT. */
 enum weights_action weights_next(struct weights *w, uint64_t now_us, uint32_t *which);
 /* Share of all segments on all live nodes, 0 … 1. */

@@ -19,13 +19,17 @@ export VCLUSTER_NAME=${VCLUSTER_NAME:-$(basename "$0" .t | tr -cd 'a-z0-9' | hea
 VC=$ROOT/tests/cluster/vcluster
 MODEL_NAME=smollm2
 SUBMIT_ENV=() # NAME=VALUE for the submitted job, too
+SHOWN_MAX=80 # lines that one test says of its services when it fails: a CI machine's output must tell why, and nothing else is kept of it
 n_test=0
 n_failed=0
+n_shown=0
+shown=' '
 
+# On standard error: prove shows comments of standard output only of tests that run alone.
 diag() { sed 's/^/# /' >&2; }
 note() { echo "# $*"; }
 plan() { echo "1..$1"; }
-bail() { echo "Bail out! $*"; exit 1; }
+bail() { show_service; echo "Bail out! $*"; exit 1; }
 skip_all() { echo "1..0 # SKIP $*"; exit 0; }
 [ "$(id -u)" = 0 ] || skip_all "a virtual cluster needs root"
 
@@ -34,7 +38,7 @@ ok() { # STATUS NAME
     if [ "$1" = 0 ]; then echo "ok $n_test - $2"; else
         n_failed=$((n_failed + 1))
         echo "not ok $n_test - $2"
-        [ "$n_failed" != 1 ] || show_service
+        show_service
     fi
     return "$1"
 }
@@ -54,6 +58,7 @@ like() { # GOT REGEX NAME
 on_end() {
     local rc=$?
     trap - EXIT
+    [ "$rc" != 143 ] || show_service # check.sh's limit, or somebody's patience
     "$VC" down >/dev/null 2>&1
     [ "$rc" != 0 ] || [ "$n_failed" = 0 ] || rc=1
     exit "$rc"
@@ -158,20 +163,33 @@ chat() {
 ranks_of() { # JOB HOST ROLE : "start:" lines of the log name host and pid inside its namespace; ask the node
     "$VC" exec "$2" pgrep -f "$3"
 }
+# What is known of the newest job, once a job: its state, Slurm's view, the end of its log.
 show_service() {
-    local d
-    for d in "$BASE"/*/[0-9]*; do
-        [ -f "$d/endpoint.json" ] && jq -c 'del(.key)' "$d/endpoint.json" | diag
-    done
-    tail -n 40 "$BASE"/*/*.log "$HOME_DIR"/slurm-*.out 2>/dev/null | cut -c1-300 | diag
+    local id text
+    id=$(ls -d "${BASE:-/nonexistent}"/*/[0-9]* 2>/dev/null | sed 's|.*/\([0-9]*\).*|\1|' | sort -n | tail -1)
+    case $shown in *" $id "*) return 0 ;; esac
+    [ -n "$id" ] && [ "$n_shown" -lt "$SHOWN_MAX" ] || return 0
+    shown="$shown$id "
+    text=$(
+        echo "--- job $id"
+        jq -c 'del(.key)' "$(run_dir "$id")/endpoint.json"
+        timeout 20 "$VC" login squeue -o '%i %T %M of %l, %D nodes %R' 2>&1
+        timeout 20 "$VC" login scontrol show job "$id" 2>&1 | sed -n 's/^ *//; /\(JobState\|ExitCode\|RunTime\|StartTime\|NodeList\|NumNodes\)=/p'
+        timeout 20 "$VC" login sinfo -h -o '%T %N' 2>&1
+        echo "--- the end of its log"
+        job_log "$id" | tail -n 40
+    ) 2>/dev/null
+    text=$(cut -c1-300 <<<"$text" | head -n $((SHOWN_MAX - n_shown)))
+    n_shown=$((n_shown + $(wc -l <<<"$text")))
+    diag <<<"$text"
 }
 # "ROLE HOST PID" of a rank of a job (the pid inside its node), from its own log line: JOB RANK
 rank_at() {
     job_log "$1" | sed -n "s|.* \([a-z]*\)/$2 start: on \([^ ]*\) pid=\([0-9]*\) .*|\1 \2 \3|p" | tail -1
 }
-# ranks of a role, one "RANK HOST PID" a line: JOB ROLE
+# ranks of a role in the last attempt, one "RANK HOST PID" a line: JOB ROLE
 ranks_with_role() {
-    job_log "$1" | sed -n "s|.* $2/\([0-9]*\) start: on \([^ ]*\) pid=\([0-9]*\) .*|\1 \2 \3|p" | sort -n
+    job_log "$1" | sed -n "s|.* $2/\([0-9]*\) start: on \([^ ]*\) pid=\([0-9]*\) .*|\1 \2 \3|p" | awk '{last[$1] = $0} END {for (r in last) print last[r]}' | sort -n
 }
 ready_count() { # JOB [URL-INDEX]: replicas that this router may use now
     api "$1" "${2:-0}" /health/ready | jq -r .n_ready

@@ -113,6 +113,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         break;
     case MSG_ABORT:
     case MSG_STOP:
+    case MSG_TROUBLE:
     case MSG_ENGINE_FAILED:
         TRY(text);
         break;

@@ -130,6 +130,87 @@ static void test_orphans_end(void **state)
         WORLD_AWAIT(w, w->word[r]);
 }
 
+static void beat_ready(struct test_world *w, uint32_t n)
+{
+    struct msg_heartbeat *h = calloc(1, sizeof *h);
+    struct buf b;
+    buf_init(&b, 1 << 16);
+    msg_heartbeats_begin_put(&b, WORLD_FIRST_WORKER, 1);
+    *h = (struct msg_heartbeat){.member = WORLD_FIRST_WORKER,
+                                .incarnation = w->d[WORLD_FIRST_WORKER]->incarnation,
+                                .seq = 1ull << 40,
+                                .n_replicas = n};
+    for (uint32_t i = 0; i < n; i++)
+        h->replicas[i] = (struct replica_load){
+            .deployment = 1, .replica = i, .epoch = 1, .state = REPLICA_READY};
+    msg_heartbeats_full_put(&b, h);
+    router_role_message(w->d[WORLD_ROUTER]->router, WORLD_FIRST_WORKER, MSG_HEARTBEATS, b.data,
+                        b.len);
+    buf_fini(&b);
+    free(h);
+}
+
+static void say_service(struct test_world *w, uint8_t state, uint32_t n_min)
+{
+    struct msg_service m = {.state = state, .n_min = n_min, .n_wanted = 4};
+    struct buf b;
+    buf_init(&b, 4096);
+    msg_service_put(&b, &m);
+    router_role_message(w->d[WORLD_ROUTER]->router, SCHEDULER_MEMBER, MSG_SERVICE, b.data, b.len);
+    buf_fini(&b);
+}
+
+/* Rank 0 dies before READY: the world is started again, and rank 0's node named; but not when its replicas answer already. */
+static void test_world_without_rank_0(void **state)
+{
+    enum { UNLED_US = 20 * 1000000, LITTLE_US = 100000 };
+    for (uint32_t n_ready = 1; n_ready <= 2; n_ready++) {
+        struct test_world *w = world_serving();
+        struct daemon *d = w->d[WORLD_ROUTER];
+        say_service(w, SERVICE_STARTING, 2);
+        world_kill(w, 0);
+        WORLD_AWAIT(w, !d->members[0].up);
+        uint64_t lost_us = clock_now_us();
+        router_role_tick(d->router, lost_us + UNLED_US - LITTLE_US * 10);
+        assert_false(d->draining);
+        beat_ready(w, n_ready);
+        router_role_tick(d->router, lost_us + UNLED_US + LITTLE_US);
+        assert_int_equal(d->draining, n_ready < 2);
+        assert_int_equal(d->exit_status, n_ready < 2 ? 75 : 0);
+        struct task *t;
+        bool said = false;
+        while ((t = queue_pop(d->to_mover)) != NULL) {
+            said = said || (t->kind == TASK_UNLED && strcmp(buf_cstr(&t->a), "n0\n") == 0);
+            task_destroy(t);
+        }
+        assert_int_equal(said, n_ready < 2);
+    }
+}
+
+/* Rank 0 and all routers are gone: the workers do not wait for ever. A cut that is healed in time does not count. */
+static void test_nobody_left_to_serve(void **state)
+{
+    enum { ALONE_US = 300 * 1000000 };
+    struct test_world *w = world_serving();
+    struct daemon *d = w->d[WORLD_RANKS - 1];
+    world_kill(w, WORLD_ROUTER);
+    WORLD_AWAIT(w, !d->members[WORLD_ROUTER].up);
+    ending_tick(d, clock_now_us() + 2ull * ALONE_US); /* rank 0 is there: it decides */
+    assert_false(d->draining);
+    d->alone_us = 0;
+    world_kill(w, 0);
+    WORLD_AWAIT(w, !d->members[0].up);
+    uint64_t since_us = clock_now_us();
+    ending_tick(d, since_us);
+    ending_tick(d, since_us + ALONE_US - 1000);
+    assert_false(d->draining);
+    ending_tick(d, since_us + ALONE_US + 1000000);
+    assert_true(d->draining);
+    WORLD_AWAIT(w, w->word[WORLD_RANKS - 1]);
+    assert_int_equal(w->word[WORLD_RANKS - 1]->kind, TASK_LEAVE);
+    assert_int_equal(w->word[WORLD_RANKS - 1]->status, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -139,6 +220,8 @@ int main(void)
         cmocka_unit_test(test_signal_while_starting),
         cmocka_unit_test(test_shorter_grace_wins),
         cmocka_unit_test(test_orphans_end),
+        cmocka_unit_test(test_world_without_rank_0),
+        cmocka_unit_test(test_nobody_left_to_serve),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

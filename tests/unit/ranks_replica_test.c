@@ -17,7 +17,13 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-enum { PATIENCE_US = 20 * 1000000, MAX_NOTES = 64, N_SLOTS = 2, SOON_US = 50000 };
+enum {
+    PATIENCE_US = 20 * 1000000,
+    MAX_NOTES = 64,
+    N_SLOTS = 2,
+    SOON_US = 50000,
+    STEP_TIMEOUT_US = 7 * 1000000
+};
 
 /* --- the engine ------------------------------------------------------------------------------------------ */
 
@@ -140,6 +146,7 @@ static void begin(struct fixture *f, const char *part)
     struct replica_host host = {.ctx = f,
                                 .loop = &f->loop,
                                 .engine_path = "/proc/self/exe",
+                                .step_timeout_us = STEP_TIMEOUT_US,
                                 .steps = on_steps,
                                 .changed = on_changed,
                                 .refuse = on_refuse};
@@ -231,7 +238,7 @@ static void test_death_is_told_and_mended(void **state)
     AWAIT(&f, 0, load(&f).state == REPLICA_READY);
     submit(&f, 5, 3, 8);
     AWAIT(&f, 0, f.n_steps == 1);
-    AWAIT(&f, REPLICA_HANG_US + 1, load(&f).state == REPLICA_FAILED);
+    AWAIT(&f, STEP_TIMEOUT_US + 1, load(&f).state == REPLICA_FAILED);
     assert_int_equal(f.n_notes, 1);
     assert_int_equal(f.notes[0].finish, FINISH_ERROR);
     assert_int_equal(f.notes[0].position,
@@ -260,6 +267,35 @@ static void test_gives_up_with_last_words(void **state)
     end(&f);
 }
 
+/* What it needs is being mended: no restart meanwhile, and then it starts afresh. */
+static void test_held_until_released(void **state)
+{
+    struct fixture f;
+    begin(&f, "dies");
+    AWAIT(&f, 0, load(&f).state == REPLICA_FAILED);
+    assert_non_null(strstr(replica_trouble(f.r), "ended with status 7: no more of this"));
+    AWAIT(&f, REPLICA_BACKOFF_MAX_MS * 1000, load(&f).state == REPLICA_BROKEN);
+    replica_hold(f.r, "its image is gone");
+    assert_int_equal(load(&f).state, REPLICA_FAILED);
+    assert_string_equal(replica_trouble(f.r), "its image is gone");
+    for (uint64_t until = clock_now_us() + SOON_US; clock_now_us() < until;) {
+        replica_tick(f.r, clock_now_us() + 1000000000);
+        uv_run(&f.loop, UV_RUN_NOWAIT);
+    }
+    assert_int_equal(load(&f).incarnation, REPLICA_MAX_DEATHS);
+    replica_release(f.r);
+    AWAIT(&f, 0, load(&f).incarnation == REPLICA_MAX_DEATHS + 1);
+    AWAIT(&f, 0, load(&f).state == REPLICA_FAILED); /* not BROKEN: it has its tries again */
+    end(&f);
+    begin(&f, "good");
+    AWAIT(&f, 0, load(&f).state == REPLICA_READY);
+    replica_hold(f.r, "its image is gone"); /* mapped: it runs on */
+    assert_int_equal(load(&f).state, REPLICA_READY);
+    replica_release(f.r);
+    assert_int_equal(load(&f).incarnation, 1);
+    end(&f);
+}
+
 static void test_nonsense_is_killed(void **state)
 {
     struct fixture f;
@@ -278,6 +314,7 @@ static void test_no_such_program(void **state)
     struct replica_host host = {.ctx = &f,
                                 .loop = &f.loop,
                                 .engine_path = "/no/such/engine",
+                                .step_timeout_us = STEP_TIMEOUT_US,
                                 .steps = on_steps,
                                 .changed = on_changed,
                                 .refuse = on_refuse};
@@ -318,6 +355,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_serves),
         cmocka_unit_test(test_death_is_told_and_mended),
         cmocka_unit_test(test_gives_up_with_last_words),
+        cmocka_unit_test(test_held_until_released),
         cmocka_unit_test(test_nonsense_is_killed),
         cmocka_unit_test(test_no_such_program),
         cmocka_unit_test(test_destroyed_in_every_state),

@@ -194,6 +194,37 @@ static void test_ready_then_degraded_then_ready(void **state)
     end(&f);
 }
 
+/* Why a replica does not serve, in its worker's words; and a node that lost its image gets it again. */
+static void test_trouble_is_named_and_weights_come_again(void **state)
+{
+    struct fixture f;
+    uint32_t owners[N_WORKERS];
+    begin(&f, 0, 0);
+    all_ready(&f, owners);
+    beat(&f, owners[2], 2, REPLICA_FAILED);
+    sched_trouble(f.s, owners[1], 2, "of another's replica", f.now);
+    sched_trouble(f.s, owners[2], N_WORKERS, "no such replica", f.now);
+    sched_trouble(f.s, owners[2], 2, "no more of this", f.now);
+    assert_non_null(strstr(service(&f).progress, "being restarted: no more of this)"));
+    beat(&f, owners[2], 2, REPLICA_BROKEN);
+    assert_non_null(strstr(service(&f).progress, "(its engine keeps dying: no more of this)"));
+    sched_actions_clear(sched_actions(f.s));
+    have(&f, owners[2], 0, 0, "");
+    sched_trouble(f.s, owners[2], 2, "its image is gone", f.now);
+    assert_int_equal(count(f.s, MSG_ROUND, UINT32_MAX), 1);
+    assert_int_equal(count(f.s, MSG_ROUND, owners[2]), 1);
+    assert_non_null(strstr(service(&f).progress, "(waiting for weights: its image is gone)"));
+    beat(&f, owners[2], 2, REPLICA_READY);
+    beat(&f, owners[2], 2, REPLICA_FAILED);
+    assert_null(strstr(service(&f).progress, "its image is gone")); /* that is over */
+    sched_lost(f.s, owners[1], f.now); /* cut off and healed: it may lose its image afterwards */
+    sched_returned(f.s, owners[1], 10 + owners[1] - FIRST_WORKER, f.now);
+    sched_actions_clear(sched_actions(f.s));
+    have(&f, owners[1], 0, 0, "");
+    assert_non_null(strstr(service(&f).progress, "(waiting for weights)"));
+    end(&f);
+}
+
 static void test_silence_is_suspicion(void **state)
 {
     struct fixture f;
@@ -239,6 +270,33 @@ static void test_no_router_is_no_service(void **state)
     for (uint32_t r = 0; r < N_WORKERS; r++)
         beat(&f, owners[r], r, REPLICA_READY);
     assert_int_equal(service(&f).state, SERVICE_READY);
+    f.now += 2 * SECOND;
+    sched_tick(f.s, f.now);
+    assert_int_equal(service(&f).state, SERVICE_FAILED);
+    assert_true(failed(f.s));
+    end(&f);
+}
+
+/* No worker at all: it waits as long as Slurm would, then gives the nodes back; but not when it may be cut off itself. */
+static void test_no_worker_is_no_service(void **state)
+{
+    struct fixture f;
+    uint32_t owners[N_WORKERS];
+    begin(&f, 0, 0);
+    all_ready(&f, owners);
+    for (uint32_t r = 0; r < N_WORKERS; r++)
+        sched_lost(f.s, owners[r], f.now);
+    f.now += 299 * SECOND;
+    sched_tick(f.s, f.now);
+    assert_int_equal(service(&f).state, SERVICE_DEGRADED);
+    sched_lost(f.s, ROUTER, f.now);
+    f.now += 400 * SECOND;
+    sched_tick(f.s, f.now);
+    assert_int_equal(service(&f).state, SERVICE_DEGRADED);
+    sched_router_returned(f.s, ROUTER, f.now);
+    f.now += 299 * SECOND;
+    sched_tick(f.s, f.now);
+    assert_int_equal(service(&f).state, SERVICE_DEGRADED);
     f.now += 2 * SECOND;
     sched_tick(f.s, f.now);
     assert_int_equal(service(&f).state, SERVICE_FAILED);
@@ -483,9 +541,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ready_then_degraded_then_ready),
+        cmocka_unit_test(test_trouble_is_named_and_weights_come_again),
         cmocka_unit_test(test_silence_is_suspicion),
         cmocka_unit_test(test_pauses_and_returns),
         cmocka_unit_test(test_no_router_is_no_service),
+        cmocka_unit_test(test_no_worker_is_no_service),
         cmocka_unit_test(test_deadline_decides),
         cmocka_unit_test(test_hopeless_fails_at_once),
         cmocka_unit_test(test_one_full_disk_degrades),

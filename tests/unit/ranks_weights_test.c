@@ -173,6 +173,33 @@ static void test_bad_pack_fails_all(void **state)
     weights_fini(&w);
 }
 
+/* Somebody cleaned a node's cache: only that node gets only what it lacks, and its rounds are counted anew. */
+static void test_lost_image_is_fetched_again(void **state)
+{
+    struct weights w;
+    uint32_t which;
+    make(&w);
+    for (uint32_t m = 3; m <= 6; m++) {
+        have(&w, m, 0, SEGMENTS, 0, "");
+        expect_told(&w, m, WEIGHTS_COMPLETE);
+    }
+    have(&w, 4, 0, SEGMENTS, 0, ""); /* it still has it */
+    assert_int_equal(weights_next(&w, SECOND, &which), WEIGHTS_WAIT);
+    for (uint32_t round = 1; round <= WEIGHTS_MAX_ROUNDS + 2; round++) {
+        have(&w, 4, 0, 15, 0, "");
+        assert_int_equal(weights_find(&w, 4)->state, WEIGHTS_INCOMPLETE);
+        assert_int_equal(weights_next(&w, SECOND, &which), WEIGHTS_ROUND);
+        assert_int_equal(w.round, round);
+        assert_int_equal(weights_find(&w, 3)->state, WEIGHTS_COMPLETE);
+        assert_int_equal(w.missing[1], 0x80);
+        have(&w, 4, round, SEGMENTS, 0, "");
+        expect_told(&w, 4, WEIGHTS_COMPLETE);
+    }
+    have(&w, 4, 0, 0, ERR_LIMIT, "disk full");
+    expect_told(&w, 4, WEIGHTS_FAILED);
+    weights_fini(&w);
+}
+
 static void test_rounds_and_waits_end(void **state)
 {
     struct weights w;
@@ -203,6 +230,7 @@ int main(void)
         cmocka_unit_test(test_no_cache_is_that_node_only),
         cmocka_unit_test(test_reader_that_cannot_read_stays_out),
         cmocka_unit_test(test_bad_pack_fails_all),
+        cmocka_unit_test(test_lost_image_is_fetched_again),
         cmocka_unit_test(test_rounds_and_waits_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
