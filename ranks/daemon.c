@@ -133,7 +133,6 @@ static void on_peer_lost(void *ctx, uint32_t member, uint64_t incarnation, const
         router_role_lost(d->router, member);
     if (d->worker)
         worker_lost(d->worker, member);
-    ending_lost(d, member);
 }
 
 static void to_role(struct daemon *d, uint32_t member, uint16_t type, const uint8_t *body, size_t n)

@@ -33,8 +33,9 @@ struct router_role;
 struct worker;
 
 struct member { /* one line of the roster, by member id */
-    bool known, up, drained;
-    bool lost; /* was tried or up, and failed: does not lead until it is up again */
+    bool known, up;
+    bool drained; /* a router says that it has nothing running any more */
+    bool lost;    /* was tried or up, and failed: does not lead until it is up again */
     uint8_t role;
     uint32_t rack;
     uint64_t incarnation;
@@ -78,7 +79,8 @@ struct daemon {
     bool serving;           /* BOOT_DETACHED was released */
     struct boot boot;       /* rank 0 */
     uint64_t boot_said_us;
-    struct task *aborted; /* owned copy of what the mover was told */
+    struct err aborted; /* why the start was given up; code 0: it was not */
+    struct buf blamed;  /* with it: hosts that had a part, one a line */
     uint64_t
         abort_late_us; /* by then the mover has taken it, or sits in MPI: the loop thread leaves */
     struct scheduler_role *scheduler; /* one of these, by role */

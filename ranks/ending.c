@@ -103,11 +103,6 @@ void ending_message(struct daemon *d, uint32_t member, const uint8_t *body, size
         d->members[member].drained = true;
 }
 
-void ending_lost(struct daemon *d, uint32_t member)
-{
-    d->members[member].drained = true; /* a lost router has nothing running */
-}
-
 void daemon_leave(struct daemon *d)
 {
     if (!d->leave_at_us)

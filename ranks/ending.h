@@ -13,7 +13,6 @@ void ending_signal(struct daemon *d, int signum);
 void ending_message(struct daemon *d, uint32_t member, const uint8_t *body,
                     size_t n); /* MSG_BARRIER while serving */
 void ending_stop(struct daemon *d, uint32_t member, const uint8_t *body, size_t n); /* MSG_STOP */
-void ending_lost(struct daemon *d, uint32_t member);
 void ending_tick(struct daemon *d, uint64_t now_us);
 
 #endif

@@ -43,28 +43,22 @@ int members_init(struct daemon *d, struct err *e)
     return 0;
 }
 
-/* blamed: hosts that the job script holds responsible, one a line; NULL: none */
-static struct task *abort_task(struct daemon *d, int code, const char *why,
-                               const struct buf *blamed)
-{
-    struct task *t = daemon_task(d, TASK_ABORTED);
-    if (!t)
-        return NULL;
-    err_set(&t->err, code, "%s", why);
-    if (blamed)
-        buf_put(&t->a, blamed->data, blamed->len);
-    return t;
-}
-
+/* blamed: hosts that the job script holds responsible, one a line; NULL: none. The first reason stands. */
 static void abort_start(struct daemon *d, int code, const char *why, const struct buf *blamed)
 {
-    struct task *t = abort_task(d, code, why, blamed);
-    if (!d->aborted) {
-        d->aborted = abort_task(d, code, why, blamed);
-        d->abort_late_us = clock_now_us() + ABORT_LATE_US;
-    }
-    if (t)
-        daemon_give(d, t);
+    if (d->aborted.code)
+        return;
+    err_set(&d->aborted, code, "%s", why);
+    buf_init(&d->blamed, BLAME_MAX_BYTES);
+    if (blamed)
+        buf_put(&d->blamed, blamed->data, blamed->len);
+    d->abort_late_us = clock_now_us() + ABORT_LATE_US;
+    struct task *t = daemon_task(d, TASK_ABORTED);
+    if (!t)
+        return; /* the loop thread leaves by itself */
+    t->err = d->aborted;
+    buf_put(&t->a, d->blamed.data, d->blamed.len);
+    daemon_give(d, t);
 }
 
 void members_abort(struct daemon *d, int code, const char *why)
@@ -421,8 +415,8 @@ static void check_start(struct daemon *d, uint64_t now_us)
 
 void members_tick(struct daemon *d, uint64_t now_us)
 {
-    if (d->aborted && now_us >= d->abort_late_us)
-        start_leave(d, d->aborted);
+    if (d->aborted.code && now_us >= d->abort_late_us)
+        start_leave(d);
     if (d->rank == SCHEDULER_MEMBER && !d->serving)
         check_start(d, now_us);
     keep_links(d, now_us);

@@ -108,13 +108,13 @@ static int tell_loop(struct daemon *d, enum task_kind kind, uint32_t phase, cons
 }
 
 /* For the job script: nodes that had a part in the failure, one a line. */
-static void blame(struct daemon *d, const struct task *t)
+static void blame(struct daemon *d, const struct buf *hosts)
 {
     char path[sizeof d->attempt_dir + 32];
     struct err e = ERR_INIT;
-    if (!t->a.len || path_join(path, sizeof path, &e, "%s/blame", d->attempt_dir))
+    if (!hosts->len || path_join(path, sizeof path, &e, "%s/blame", d->attempt_dir))
         return;
-    if (file_publish(path, t->a.data, t->a.len, 0600, &e))
+    if (file_publish(path, hosts->data, hosts->len, 0600, &e))
         log_warn("start: %s", e.text);
 }
 
@@ -148,10 +148,10 @@ static struct task *await_task(struct daemon *d, uint32_t phase, uint64_t limit_
     return t;
 }
 
-_Noreturn void start_leave(struct daemon *d, const struct task *aborted)
+_Noreturn void start_leave(struct daemon *d)
 {
-    blame(d, aborted);
-    give_up(d, &aborted->err);
+    blame(d, &d->blamed);
+    give_up(d, &d->aborted);
 }
 
 static int await_release(struct daemon *d, uint32_t phase, struct err *e)
@@ -163,7 +163,7 @@ static int await_release(struct daemon *d, uint32_t phase, struct err *e)
                        boot_phase_name(phase), (unsigned long long)limit / 1000000);
     int rc = 0;
     if (t->kind == TASK_ABORTED) {
-        blame(d, t);
+        blame(d, &t->a);
         *e = t->err;
         rc = t->err.code;
     } else if (t->kind != TASK_RELEASED || t->phase != phase) {

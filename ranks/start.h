@@ -7,10 +7,9 @@
 enum { EXIT_WORLD_LOST = 75 /* died before the detach: the job script starts the world again */ };
 
 struct daemon;
-struct task;
 
 /* The start was given up and the main thread does not come back from MPI: leave without it. Loop thread. */
-_Noreturn void start_leave(struct daemon *d, const struct task *aborted);
+_Noreturn void start_leave(struct daemon *d);
 /* Never returns: leaves by _exit with the rank's status. */
 _Noreturn void rank_run(const char *run_dir, uint32_t attempt, int *argc, char ***argv);
 

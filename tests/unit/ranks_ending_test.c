@@ -87,6 +87,23 @@ static void test_workers_wait_for_routers(void **state)
     assert_int_not_equal(worker->leave_at_us, 0);
 }
 
+/* A router whose link broke and came back long ago is waited for like any other. */
+static void test_workers_wait_for_a_router_that_came_back(void **state)
+{
+    struct test_world *w = world_serving();
+    struct daemon *worker = w->d[WORLD_FIRST_WORKER];
+    struct member *router = &worker->members[WORLD_ROUTER];
+    plane_drop(worker->plane, WORLD_ROUTER);
+    struct err why = {ERR_PEER, "a cut cable"};
+    if (router->up)
+        daemon_events(worker).on_lost(worker, WORLD_ROUTER, router->incarnation, &why);
+    assert_false(router->up);
+    WORLD_AWAIT(w, router->up);
+    daemon_drain(worker, 3600000, "asked to");
+    ending_tick(worker, clock_now_us());
+    assert_int_equal(worker->leave_at_us, 0);
+}
+
 static void test_signal_while_starting(void **state)
 {
     struct test_world *w = world_make();
@@ -218,6 +235,7 @@ int main(void)
         cmocka_unit_test(test_one_signal_ends_all),
         cmocka_unit_test(test_last_word_waits_for_the_one_before),
         cmocka_unit_test(test_workers_wait_for_routers),
+        cmocka_unit_test(test_workers_wait_for_a_router_that_came_back),
         cmocka_unit_test(test_signal_while_starting),
         cmocka_unit_test(test_shorter_grace_wins),
         cmocka_unit_test(test_orphans_end),
