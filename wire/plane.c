@@ -69,9 +69,9 @@ bool core_is_half_open(const struct link *l)
     return l->state == LINK_ACCEPTED || l->state == LINK_CHALLENGED;
 }
 
-static bool is_dialing(const struct link *l)
+bool core_is_dialing(const struct link *l)
 {
-    return l->state == LINK_DIALED || l->state == LINK_PROVING;
+    return l->client && l->state < LINK_UP;
 }
 
 /* Take the link out of wherever it stands; the caller gives it its next state. */
@@ -141,7 +141,7 @@ int plane_address(struct plane *p, struct buf *out, struct err *e)
 static struct link *dialing_to(const struct plane *p, uint32_t member)
 {
     for (struct link *l = p->waiting; l; l = l->next)
-        if (is_dialing(l) && l->member == member)
+        if (core_is_dialing(l) && l->member == member)
             return l;
     return NULL;
 }
@@ -212,25 +212,20 @@ int plane_fd(struct plane *p)
 static void deadline_passed(struct plane *p, struct link *l)
 {
     struct err why = ERR_INIT;
-    switch (l->state) {
-    case LINK_DIALED:
-    case LINK_PROVING:
-        err_set(&why, ERR_TIMEOUT, "member %u did not answer HELLO within %d ms", l->member,
+    bool dialing = core_is_dialing(l);
+    uint32_t member = l->member;
+    if (dialing)
+        err_set(&why, ERR_TIMEOUT, "member %u did not answer HELLO within %d ms", member,
                 PLANE_HELLO_TIMEOUT_MS);
-        uint32_t member = l->member;
-        core_release(p, l);
-        core_tell_lost(p, member, 0, &why);
-        break;
-    case LINK_ACCEPTED:
-    case LINK_CHALLENGED:
-    case LINK_PROVED:
+    else if (core_is_half_open(l))
         log_warn("plane: closed a connection that did not prove itself within %d ms",
                  PLANE_HELLO_TIMEOUT_MS);
-        core_release(p, l);
-        break;
-    default:
-        core_release(p, l);
-    }
+    else if (l->state != LINK_LEAVING)
+        log_warn("plane: closed a connection of member %u that was not up within %d ms", member,
+                 PLANE_HELLO_TIMEOUT_MS);
+    core_release(p, l);
+    if (dialing)
+        core_tell_lost(p, member, 0, &why);
 }
 
 static uint64_t timeout_of(const struct link *l)

@@ -18,10 +18,12 @@ enum {
 
 enum link_state {
     LINK_DIALED,     /* client: HELLO sent, CHALLENGE awaited */
-    LINK_PROVING,    /* client: PROOF and WAY sent, READY awaited */
+    LINK_PROVING,    /* client: PROOF sent, the server's WAY awaited */
     LINK_ACCEPTED,   /* server: HELLO awaited */
     LINK_CHALLENGED, /* server: CHALLENGE sent, PROOF awaited */
-    LINK_PROVED,     /* server: PROOF was right, WAY awaited */
+    LINK_PROVED,     /* server: PROOF was right, own WAY sent, the client's awaited */
+    LINK_REACHING,   /* WAY came: the transport connects to where it leads */
+    LINK_REACHED,    /* client: own WAY sent, READY awaited */
     LINK_UP,
     LINK_LEAVING, /* BYE or REFUSE sent; the other side closes, or the deadline does */
     LINK_RELEASED,
@@ -52,7 +54,7 @@ struct plane_ops {
     int (*via)(struct plane *p, struct buf *out, struct err *e);
     /* l->rx_token is known: frames that carry it belong to this link. */
     void (*bind)(struct plane *p, struct link *l);
-    /* The other side's `via`: what is sent from now on goes there. */
+    /* The other side's `via`: messages go there from now on. 1: reached at once; 0: core_reached will tell. */
     int (*reach)(struct plane *p, struct link *l, const void *via, size_t n, struct err *e);
     void (*release)(struct plane *p, struct link *l);
     int (*fd)(struct plane *p);
@@ -86,6 +88,8 @@ bool core_make_room(struct plane *p);
 void core_accepted(struct plane *p, struct link *l);
 /* A client link reached somebody new (after redial): say HELLO anew. */
 void core_hello(struct plane *p, struct link *l);
+/* The transport stands on the way that ops->reach began. */
+void core_reached(struct plane *p, struct link *l);
 /* How long a frame of this link may be now. */
 size_t core_max_body(const struct link *l);
 void core_received(struct plane *p, struct link *l, uint8_t kind, uint16_t type,
@@ -96,6 +100,7 @@ struct link *core_peer(const struct plane *p, uint32_t member); /* NULL: none is
 void core_peer_add(struct plane *p, struct link *l);
 void core_wait(struct plane *p, struct link *l, uint64_t timeout_ms);
 bool core_is_half_open(const struct link *l);
+bool core_is_dialing(const struct link *l);
 /* Take the link out of wherever it stands; the caller gives it its next state. */
 void core_detach(struct plane *p, struct link *l);
 void core_release(struct plane *p, struct link *l);

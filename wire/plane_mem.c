@@ -211,7 +211,7 @@ static void mem_bind(struct plane *p, struct link *core)
 
 static int mem_reach(struct plane *p, struct link *core, const void *via, size_t n, struct err *e)
 {
-    return n == 0 ? 0 : err_set(e, ERR_PROTO, "a way of %zu bytes inside one process", n);
+    return n == 0 ? 1 : err_set(e, ERR_PROTO, "a way of %zu bytes inside one process", n);
 }
 
 /* The other end learns it after the frames that are on their way. */
