@@ -19,7 +19,7 @@ static void refuse(struct plane *p, struct link *l, uint32_t code, const struct 
     buf_fini(&b);
     if (client)
         core_tell_lost(p, member, 0, why);
-    else
+    else if (core_stranger_line(p))
         log_warn("plane: refused a connection: %s", why->text);
 }
 
@@ -58,21 +58,21 @@ void core_hello(struct plane *p, struct link *l)
 
 bool core_may_accept(const struct plane *p)
 {
-    return !p->closing && p->n_half_open < PLANE_MAX_HALF_OPEN;
+    return !p->closing && p->n_strangers < PLANE_MAX_STRANGERS;
 }
 
 bool core_make_room(struct plane *p)
 {
     struct link *oldest = NULL;
     for (struct link *l = p->waiting; l; l = l->next)
-        if (core_is_half_open(l) && l->deadline_us &&
-            (!oldest || l->deadline_us < oldest->deadline_us))
+        if (l->stranger && l->deadline_us && (!oldest || l->deadline_us < oldest->deadline_us))
             oldest = l;
     uint64_t left_us = (PLANE_HELLO_TIMEOUT_MS - PLANE_EVICT_MS) * UINT64_C(1000);
     if (!oldest || oldest->deadline_us > p->now_us + left_us)
         return false;
-    log_warn("plane: %d connections have not proved themselves: closed the oldest of them",
-             PLANE_MAX_HALF_OPEN);
+    if (oldest->state != LINK_LEAVING && core_stranger_line(p))
+        log_warn("plane: %d connections have not proved themselves: closed the oldest of them",
+                 PLANE_MAX_STRANGERS);
     core_release(p, oldest);
     return true;
 }
@@ -81,7 +81,8 @@ void core_accepted(struct plane *p, struct link *l)
 {
     l->client = false;
     l->state = LINK_ACCEPTED;
-    p->n_half_open++;
+    l->stranger = true;
+    p->n_strangers++;
     core_wait(p, l, PLANE_HELLO_TIMEOUT_MS);
 }
 
@@ -243,7 +244,8 @@ static void on_proof(struct plane *p, struct link *l, const uint8_t *body, size_
         refuse_secret(p, l);
         return;
     }
-    p->n_half_open--;
+    p->n_strangers--;
+    l->stranger = false;
     l->state = LINK_PROVED;
     tokens_set(p, l);
     way_send(p, l);
@@ -310,7 +312,8 @@ static void on_refuse(struct plane *p, struct link *l, const uint8_t *body, size
         return;
     }
     if (!l->client) {
-        log_warn("plane: a member that connected refused us: %s", text);
+        if (core_stranger_line(p))
+            log_warn("plane: whoever connected refused us: %s", text);
         core_release(p, l);
         return;
     }
@@ -379,7 +382,7 @@ void core_received(struct plane *p, struct link *l, uint8_t kind, uint16_t type,
 void core_failed(struct plane *p, struct link *l, const struct err *why)
 {
     enum link_state was = l->state;
-    bool dialing = core_is_dialing(l), half_open = core_is_half_open(l);
+    bool dialing = core_is_dialing(l), stranger = l->stranger;
     uint32_t member = l->member;
     uint64_t incarnation = was == LINK_UP ? l->them.incarnation : 0;
     if (was == LINK_RELEASED)
@@ -389,9 +392,9 @@ void core_failed(struct plane *p, struct link *l, const struct err *why)
     core_release(p, l);
     if (was == LINK_UP || dialing)
         core_tell_lost(p, member, incarnation, why);
-    else if (half_open)
-        log_info("plane: a connection ended before it proved itself: %s", why->text);
-    else if (was != LINK_LEAVING)
+    else if (was != LINK_LEAVING && !stranger)
         log_info("plane: the connection of member %u ended before it was up: %s", member,
                  why->text);
+    else if (was != LINK_LEAVING && core_stranger_line(p))
+        log_info("plane: a connection ended before it proved itself: %s", why->text);
 }

@@ -10,10 +10,11 @@
 #include "wire/plane_hello.h"
 
 enum {
-    PLANE_BUCKETS = 256,      /* of the table of peers; 4,096 members give 16 a bucket */
-    PLANE_MAX_HALF_OPEN = 64, /* strangers at once */
-    PLANE_EVICT_MS = 1000,    /* the age from which a stranger gives way when there are that many */
-    PLANE_LEAVE_MS = 1000,    /* for queued frames and BYE to arrive before a link is cut */
+    PLANE_BUCKETS = 256,       /* of the table of peers; 4,096 members give 16 a bucket */
+    PLANE_MAX_STRANGERS = 64,  /* at once */
+    PLANE_STRANGER_LINES = 50, /* of the log, in 10 s: whoever knocks must not fill a disk */
+    PLANE_EVICT_MS = 1000, /* the age from which a stranger gives way when there are that many */
+    PLANE_LEAVE_MS = 1000, /* for queued frames and BYE to arrive before a link is cut */
 };
 
 enum link_state {
@@ -32,6 +33,7 @@ enum link_state {
 struct link {
     enum link_state state;
     bool client;     /* we dialed */
+    bool stranger;   /* we accepted it, and it has not proved itself */
     uint32_t member; /* client: whom we want; server: valid from CHALLENGED */
     struct hello_side us, them;
     uint64_t tx_token, rx_token; /* 0 until proved */
@@ -74,7 +76,9 @@ struct plane {
     uint64_t next_check_us; /* of deadlines */
     struct link *peers[PLANE_BUCKETS];
     struct link *waiting;
-    unsigned n_half_open; /* server links before UP */
+    unsigned n_strangers;    /* those that were refused too, until they are gone */
+    uint64_t lines_until_us; /* PLANE_STRANGER_LINES may be logged until then */
+    unsigned n_lines, n_lines_left_out;
     bool closing;
 };
 
@@ -97,9 +101,10 @@ void core_received(struct plane *p, struct link *l, uint8_t kind, uint16_t type,
 void core_failed(struct plane *p, struct link *l, const struct err *why);
 /* --- plane.c for plane_core.c ------------------------------------------------------------------------------ */
 struct link *core_peer(const struct plane *p, uint32_t member); /* NULL: none is up */
+/* May one more line about a stranger be logged? */
+bool core_stranger_line(struct plane *p);
 void core_peer_add(struct plane *p, struct link *l);
 void core_wait(struct plane *p, struct link *l, uint64_t timeout_ms);
-bool core_is_half_open(const struct link *l);
 bool core_is_dialing(const struct link *l);
 /* Take the link out of wherever it stands; the caller gives it its next state. */
 void core_detach(struct plane *p, struct link *l);

@@ -27,6 +27,8 @@ enum {
     POLL_ROUNDS = 1024, /* progress calls in one plane_progress: the loop has other work too */
     MAX_EVENTS = 64,    /* of sockets in one plane_progress */
     MAX_ACCEPTS = 64,
+    MAX_FRAMES =
+        8, /* of one socket, which may be filled faster than we read: the rest waits for the next progress */
     DIAL_CHECK_US = 50 * 1000,
     DIAL_MIN_US = 1000 * 1000, /* for one of several addresses */
     DOORS_SHUT_US = 20 * 1000,
@@ -221,8 +223,10 @@ static void line_event(struct plane_ucx *u, struct ucx_link *l)
     const uint8_t *body;
     size_t n;
     int rc = 0;
-    while (!l->released &&
-           (rc = sock_get(&l->sock, core_max_body(&l->core), &kind, &body, &n, &why)) > 0) {
+    for (int i = 0; i < MAX_FRAMES && !l->released; i++) {
+        rc = sock_get(&l->sock, core_max_body(&l->core), &kind, &body, &n, &why);
+        if (rc <= 0)
+            break;
         if (!is_hello(kind) || l->core.state == LINK_UP) {
             link_fail(u, l, ERR_PROTO, "a frame that does not belong to HELLO");
             break;

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -75,6 +76,7 @@ static struct rig {
     struct err lost_why;
     int listen_fd, fd; /* the stranger's */
     int log_fd, stderr_fd;
+    uint64_t skew_us; /* added to the clock the honest one sees */
 } rig;
 
 /* --- the honest side --------------------------------------------------------------------------------------- */
@@ -124,7 +126,7 @@ static void way_make(struct buf *b)
 
 static void turn(void)
 {
-    plane_progress(rig.plane, clock_now_us());
+    plane_progress(rig.plane, clock_now_us() + rig.skew_us);
     if (rig.way)
         plane_progress(rig.way, clock_now_us());
     struct pollfd fd = {.fd = plane_fd(rig.plane), .events = POLLIN};
@@ -602,6 +604,80 @@ static void client_skips(void **state)
     assert_int_equal(log_lines("ended before it proved itself"), 2 * sizeof KINDS);
 }
 
+/* However many are refused and do not hang up, they hold no more descriptors than strangers may, and a member comes in between. */
+static void client_crowd(void **state)
+{
+    enum { CROWD = 5 * PLANE_MAX_STRANGERS };
+    static int fds[CROWD];
+    static struct frame f;
+    honest_make(SERVER);
+    struct side us = side_make(CLIENT);
+    struct hello_say wrong = HELLO_RIGHT;
+    wrong.magic++;
+    for (unsigned i = 0; i < CROWD; i++) {
+        rig.fd = -1;
+        client_connect();
+        client_hello(&us, &wrong);
+        fds[i] = rig.fd;
+        plane_progress(rig.plane, clock_now_us());
+        unsigned n = 0;
+        for (const struct link *l = rig.plane->waiting; l; l = l->next)
+            n++;
+        assert_true(n <= PLANE_MAX_STRANGERS);
+    }
+    rig.fd = -1;
+    uint64_t from_us = clock_now_us();
+    struct side server = client_challenged(&us);
+    client_prove(&us, &server);
+    client_hears_way(&f, &us, &server);
+    print_message("a member among strangers got in within %.0f ms\n",
+                  (double)(clock_now_us() - from_us) / 1e3);
+    for (unsigned i = 0; i < CROWD; i++)
+        close(fds[i]);
+    assert_int_equal(log_lines(" test plane: "), PLANE_STRANGER_LINES);
+    rig.skew_us = 11 * 1000 * 1000;
+    client_connect();
+    client_hello(&us, &wrong);
+    expect_refusal(REFUSE_FORMAT, "HELLO expected");
+    assert_int_equal(log_lines("more lines on connections without a proof were left out"), 1);
+}
+
+/* A refused one that goes on sending, faster than it can be read, does not hold up the loop and is closed in time. */
+static void client_floods(void **state)
+{
+    static uint8_t frames[5 * 8192]; /* empty ones */
+    for (size_t i = 4; i < sizeof frames; i += 5)
+        frames[i] = FRAME_HELLO;
+    honest_make(SERVER);
+    client_connect();
+    struct side us = side_make(SERVER);
+    client_hello(&us, &HELLO_RIGHT);
+    WAIT_FOR(rig.plane->waiting && rig.plane->waiting->state == LINK_LEAVING);
+    pid_t pid = fork();
+    if (pid == 0) {
+        for (int fd = 3; fd < 1024; fd++) /* the plane's end of it among them */
+            if (fd != rig.fd)
+                close(fd);
+        while (send(rig.fd, frames, sizeof frames, MSG_NOSIGNAL) > 0)
+            ;
+        _exit(0);
+    }
+    alarm(60); /* a plane that reads on never comes back */
+    uint64_t from_us = clock_now_us(), longest_us = 0;
+    while (rig.plane->waiting) {
+        uint64_t before_us = clock_now_us();
+        plane_progress(rig.plane, before_us);
+        uint64_t took_us = clock_now_us() - before_us;
+        longest_us = took_us > longest_us ? took_us : longest_us;
+        assert_true(before_us - from_us < 20 * 1000 * 1000);
+    }
+    alarm(0);
+    print_message("closed after %.0f ms, longest progress %.1f ms\n",
+                  (double)(clock_now_us() - from_us) / 1e3, (double)longest_us / 1e3);
+    assert_true(longest_us < 1000 * 1000);
+    waitpid(pid, NULL, 0);
+}
+
 /* --- a server by hand -------------------------------------------------------------------------------------- */
 /* Our plane dials us, the way it dials a member: by a published address. */
 static void server_listen(void)
@@ -906,11 +982,12 @@ int main(int argc, char **argv)
     }
     log_init("test", -1);
     const struct CMUnitTest tests[] = {
-        CASE(client_right),       CASE(client_hello_wrong),     CASE(client_proof_wrong),
-        CASE(client_replays),     CASE(client_way_wrong),       CASE(client_skips),
-        CASE(server_right),       CASE(server_challenge_wrong), CASE(server_other_member),
-        CASE(server_proof_wrong), CASE(server_replays),         CASE(server_way_wrong),
-        CASE(server_skips),       CASE(server_refuses),
+        CASE(client_right),           CASE(client_hello_wrong),  CASE(client_proof_wrong),
+        CASE(client_replays),         CASE(client_way_wrong),    CASE(client_skips),
+        CASE(client_crowd),           CASE(client_floods),       CASE(server_right),
+        CASE(server_challenge_wrong), CASE(server_other_member), CASE(server_proof_wrong),
+        CASE(server_replays),         CASE(server_way_wrong),    CASE(server_skips),
+        CASE(server_refuses),
     };
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
