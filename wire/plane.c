@@ -189,7 +189,7 @@ int plane_send(struct plane *p, uint32_t member, uint16_t type, const void *body
         return err_set(e, ERR_LIMIT, "a message of %zu bytes to member %u: at most %d", n, member,
                        PLANE_MAX_MESSAGE);
     size_t queued = p->ops->queued(l);
-    if (queued + n > PLANE_MAX_QUEUED_BYTES)
+    if (queued + n + PLANE_MESSAGE_COST > PLANE_MAX_QUEUED_BYTES)
         return err_set(e, ERR_LIMIT, "%zu bytes wait for member %u already: at most %d", queued,
                        member, PLANE_MAX_QUEUED_BYTES);
     return p->ops->send(p, l, FRAME_MESSAGE, type, body, n, e);

@@ -22,9 +22,10 @@ struct conn {          /* a UCX endpoint: made when the other side has proved it
     ucp_ep_h ep;                 /* NULL: closed */
     void *closing;               /* UCX's close request */
     struct frame *first, **last; /* not wholly issued yet */
-    size_t queued_bytes;         /* payload that UCX has not finished */
-    unsigned n_in_flight;        /* pieces, and the flush of conn_open */
-    bool reached;                /* that flush is done: to be told */
+    size_t
+        queued_bytes; /* what UCX has not finished: payload and PLANE_MESSAGE_COST for each message */
+    unsigned n_in_flight; /* pieces, and the flush of conn_open */
+    bool reached;         /* that flush is done: to be told */
     uint32_t tx_seq;
     bool broken; /* send no more */
 };

@@ -155,7 +155,7 @@ static void piece_done(struct frame *f)
 {
     if (++f->n_done < f->n_pieces)
         return;
-    f->conn->queued_bytes -= f->n;
+    f->conn->queued_bytes -= f->n + PLANE_MESSAGE_COST;
     free(f);
 }
 
@@ -256,7 +256,7 @@ int conn_send(struct conn *c, uint64_t token, uint8_t kind, uint16_t type, const
         if (k)
             memcpy(to + HEAD_BYTES, (const uint8_t *)body + (size_t)i * PIECE_BYTES, k);
     }
-    c->queued_bytes += n;
+    c->queued_bytes += n + PLANE_MESSAGE_COST;
     *c->last = f;
     c->last = &f->next;
     conn_pump(c);

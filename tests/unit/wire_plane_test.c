@@ -164,6 +164,26 @@ static void queue_limit(void **state)
     assert_int_equal(plane_send(high->plane, 1, 0, body, sizeof body, NULL), 0);
 }
 
+/* Messages without a body take memory too. */
+static void queue_limit_of_empty_messages(void **state)
+{
+    struct node *low, *high;
+    pair_up(&low, &high);
+    static uint8_t body[1 << 20];
+    unsigned n = 0;
+    while (plane_send(high->plane, 1, 0, body, sizeof body, NULL) == 0) /* the way is full */
+        n++;
+    unsigned room = 0;
+    while (room <= sizeof body / PLANE_MESSAGE_COST &&
+           plane_send(high->plane, 1, 0, NULL, 0, NULL) == 0)
+        room++;
+    assert_true(room <= sizeof body / PLANE_MESSAGE_COST);
+    assert_int_equal(plane_send(high->plane, 1, 0, NULL, 0, NULL), ERR_LIMIT);
+    WAIT_FOR(low->n_messages == n + room);
+    assert_int_equal(low->bytes, (size_t)n << 20);
+    WAIT_FOR(plane_queued_bytes(high->plane, 1) == 0);
+}
+
 static void drop(void **state)
 {
     struct node *low, *high;
@@ -341,7 +361,7 @@ int main(int argc, char **argv)
         BOTH(new_incarnation),
         BOTH(last_words),
         BOTH(queue_limit),
-
+        BOTH(queue_limit_of_empty_messages),
         BOTH(drop),
         BOTH(drop_while_connecting),
         BOTH(many_members),
