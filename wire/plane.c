@@ -11,7 +11,8 @@
 
 enum {
     CHECK_US = 20 * 1000, /* deadlines are looked at this often */
-    CLOSE_STEP_MS = 5,    /* plane_close polls at least this often */
+    LINES_US = 10 * 1000 * 1000,
+    CLOSE_STEP_MS = 5, /* plane_close polls at least this often */
 };
 
 /* --- the table of peers and the list of links that wait ---------------------------------------------------- */
@@ -64,14 +65,9 @@ static void wait_remove(struct plane *p, struct link *l)
     l->prev = l->next = NULL;
 }
 
-bool core_is_half_open(const struct link *l)
+bool core_is_dialing(const struct link *l)
 {
-    return l->state == LINK_ACCEPTED || l->state == LINK_CHALLENGED;
-}
-
-static bool is_dialing(const struct link *l)
-{
-    return l->state == LINK_DIALED || l->state == LINK_PROVING;
+    return l->client && l->state < LINK_UP;
 }
 
 /* Take the link out of wherever it stands; the caller gives it its next state. */
@@ -81,26 +77,25 @@ void core_detach(struct plane *p, struct link *l)
         peer_remove(p, l);
     else if (l->state != LINK_RELEASED)
         wait_remove(p, l);
-    if (core_is_half_open(l))
-        p->n_half_open--;
 }
 
 void core_release(struct plane *p, struct link *l)
 {
     core_detach(p, l);
     l->state = LINK_RELEASED;
+    p->n_strangers -= l->stranger;
+    l->stranger = false;
     p->ops->release(p, l);
 }
 
 /* Say a last frame and wait for the other side to close. */
 void core_leave(struct plane *p, struct link *l, uint8_t kind, const void *body, size_t n)
 {
-    core_detach(p, l);
     if (p->ops->send(p, l, kind, 0, body, n, NULL) != 0) {
-        l->state = LINK_RELEASED;
-        p->ops->release(p, l);
+        core_release(p, l);
         return;
     }
+    core_detach(p, l);
     l->state = LINK_LEAVING;
     core_wait(p, l, PLANE_LEAVE_MS);
 }
@@ -109,6 +104,23 @@ void core_tell_lost(struct plane *p, uint32_t member, uint64_t incarnation, cons
 {
     if (p->ev.on_lost && !p->closing)
         p->ev.on_lost(p->ev.ctx, member, incarnation, why);
+}
+
+bool core_stranger_line(struct plane *p)
+{
+    if (p->now_us >= p->lines_until_us) {
+        if (p->n_lines_left_out)
+            log_warn("plane: %u more lines on connections without a proof were left out",
+                     p->n_lines_left_out);
+        p->lines_until_us = p->now_us + LINES_US;
+        p->n_lines = p->n_lines_left_out = 0;
+    }
+    if (p->n_lines < PLANE_STRANGER_LINES) {
+        p->n_lines++;
+        return true;
+    }
+    p->n_lines_left_out++;
+    return false;
 }
 
 /* --- interface --------------------------------------------------------------------------------------------- */
@@ -141,7 +153,7 @@ int plane_address(struct plane *p, struct buf *out, struct err *e)
 static struct link *dialing_to(const struct plane *p, uint32_t member)
 {
     for (struct link *l = p->waiting; l; l = l->next)
-        if (is_dialing(l) && l->member == member)
+        if (core_is_dialing(l) && l->member == member)
             return l;
     return NULL;
 }
@@ -177,7 +189,7 @@ int plane_send(struct plane *p, uint32_t member, uint16_t type, const void *body
         return err_set(e, ERR_LIMIT, "a message of %zu bytes to member %u: at most %d", n, member,
                        PLANE_MAX_MESSAGE);
     size_t queued = p->ops->queued(l);
-    if (queued + n > PLANE_MAX_QUEUED_BYTES)
+    if (queued + n + PLANE_MESSAGE_COST > PLANE_MAX_QUEUED_BYTES)
         return err_set(e, ERR_LIMIT, "%zu bytes wait for member %u already: at most %d", queued,
                        member, PLANE_MAX_QUEUED_BYTES);
     return p->ops->send(p, l, FRAME_MESSAGE, type, body, n, e);
@@ -212,25 +224,20 @@ int plane_fd(struct plane *p)
 static void deadline_passed(struct plane *p, struct link *l)
 {
     struct err why = ERR_INIT;
-    switch (l->state) {
-    case LINK_DIALED:
-    case LINK_PROVING:
-        err_set(&why, ERR_TIMEOUT, "member %u did not answer HELLO within %d ms", l->member,
+    bool dialing = core_is_dialing(l);
+    uint32_t member = l->member;
+    if (dialing)
+        err_set(&why, ERR_TIMEOUT, "member %u did not answer HELLO within %d ms", member,
                 PLANE_HELLO_TIMEOUT_MS);
-        uint32_t member = l->member;
-        core_release(p, l);
-        core_tell_lost(p, member, 0, &why);
-        break;
-    case LINK_ACCEPTED:
-    case LINK_CHALLENGED:
-    case LINK_PROVED:
+    else if (l->state != LINK_LEAVING && !l->stranger)
+        log_warn("plane: closed a connection of member %u that was not up within %d ms", member,
+                 PLANE_HELLO_TIMEOUT_MS);
+    else if (l->state != LINK_LEAVING && core_stranger_line(p))
         log_warn("plane: closed a connection that did not prove itself within %d ms",
                  PLANE_HELLO_TIMEOUT_MS);
-        core_release(p, l);
-        break;
-    default:
-        core_release(p, l);
-    }
+    core_release(p, l);
+    if (dialing)
+        core_tell_lost(p, member, 0, &why);
 }
 
 static uint64_t timeout_of(const struct link *l)

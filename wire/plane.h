@@ -7,7 +7,8 @@
  *   sides' nonces, ids, incarnations and builds. A peer that fails is refused, logged by name, and never seen by handlers.
  * - The higher member id connects to the lower one, so a pair never connects twice. A new incarnation of a member
  *   replaces the old one (on_lost for the old first).
- * - Bounded: PLANE_MAX_MESSAGE a message, PLANE_MAX_QUEUED_BYTES waiting to leave per peer; past it plane_send says ERR_LIMIT.
+ * - Bounded: PLANE_MAX_MESSAGE a message, PLANE_MAX_QUEUED_BYTES waiting to leave per peer, where each message counts
+ *   PLANE_MESSAGE_COST more than its bytes; past it plane_send says ERR_LIMIT.
  *
  * One thread owns a plane: every call and every handler runs on it. Handlers may call plane_send and plane_drop, not
  * plane_close. Nothing here blocks.
@@ -26,6 +27,7 @@ enum {
     PLANE_PROTOCOL = 1,
     PLANE_MAX_MESSAGE = 96 << 20,
     PLANE_MAX_QUEUED_BYTES = 128 << 20,
+    PLANE_MESSAGE_COST = 128, /* about what an empty message takes in memory */
     PLANE_BUILD_BYTES = 48,
     PLANE_MAX_SECRET = 64,
     PLANE_HELLO_TIMEOUT_MS = 10000,

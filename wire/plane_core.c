@@ -19,7 +19,7 @@ static void refuse(struct plane *p, struct link *l, uint32_t code, const struct 
     buf_fini(&b);
     if (client)
         core_tell_lost(p, member, 0, why);
-    else
+    else if (core_stranger_line(p))
         log_warn("plane: refused a connection: %s", why->text);
 }
 
@@ -58,21 +58,21 @@ void core_hello(struct plane *p, struct link *l)
 
 bool core_may_accept(const struct plane *p)
 {
-    return !p->closing && p->n_half_open < PLANE_MAX_HALF_OPEN;
+    return !p->closing && p->n_strangers < PLANE_MAX_STRANGERS;
 }
 
 bool core_make_room(struct plane *p)
 {
     struct link *oldest = NULL;
     for (struct link *l = p->waiting; l; l = l->next)
-        if (core_is_half_open(l) && l->deadline_us &&
-            (!oldest || l->deadline_us < oldest->deadline_us))
+        if (l->stranger && l->deadline_us && (!oldest || l->deadline_us < oldest->deadline_us))
             oldest = l;
     uint64_t left_us = (PLANE_HELLO_TIMEOUT_MS - PLANE_EVICT_MS) * UINT64_C(1000);
     if (!oldest || oldest->deadline_us > p->now_us + left_us)
         return false;
-    log_warn("plane: %d connections have not proved themselves: closed the oldest of them",
-             PLANE_MAX_HALF_OPEN);
+    if (oldest->state != LINK_LEAVING && core_stranger_line(p))
+        log_warn("plane: %d connections have not proved themselves: closed the oldest of them",
+                 PLANE_MAX_STRANGERS);
     core_release(p, oldest);
     return true;
 }
@@ -81,7 +81,8 @@ void core_accepted(struct plane *p, struct link *l)
 {
     l->client = false;
     l->state = LINK_ACCEPTED;
-    p->n_half_open++;
+    l->stranger = true;
+    p->n_strangers++;
     core_wait(p, l, PLANE_HELLO_TIMEOUT_MS);
 }
 
@@ -127,6 +128,31 @@ static struct hello_pair pair_of(const struct plane *p, const struct link *l)
                                .protocol = p->protocol,
                                .client = l->client ? &l->us : &l->them,
                                .server = l->client ? &l->them : &l->us};
+}
+
+static enum hello_label way_label(bool of_client)
+{
+    return of_client ? WAY_OF_CLIENT : WAY_OF_SERVER;
+}
+
+static void way_send(struct plane *p, struct link *l)
+{
+    struct hello_pair pair = pair_of(p, l);
+    struct err why = ERR_INIT;
+    uint8_t sum[SHA256_BYTES];
+    struct buf via, b;
+    buf_init(&via, VIA_MAX_BYTES);
+    buf_init(&b, VIA_MAX_BYTES + HELLO_MAX_BYTES);
+    if (p->ops->via(p, &via, &why) != 0) {
+        core_failed(p, l, &why);
+    } else {
+        hello_sum(sum, way_label(l->client), &pair, via.data, via.len);
+        buf_put(&b, sum, sizeof sum);
+        buf_put(&b, via.data, via.len);
+        link_send(p, l, FRAME_WAY, &b);
+    }
+    buf_fini(&b);
+    buf_fini(&via);
 }
 
 /* Both sides are known and one has proved itself: from here on frames can be told apart. */
@@ -201,22 +227,12 @@ static void on_challenge(struct plane *p, struct link *l, const uint8_t *body, s
         return;
     }
     hello_sum(proof, PROOF_CLIENT, &pair, NULL, 0);
-    struct buf via, b;
-    buf_init(&via, VIA_MAX_BYTES);
-    buf_init(&b, VIA_MAX_BYTES + HELLO_MAX_BYTES);
-    if (p->ops->send(p, l, FRAME_PROOF, 0, proof, sizeof proof, &why) != 0 ||
-        p->ops->via(p, &via, &why) != 0) {
+    if (p->ops->send(p, l, FRAME_PROOF, 0, proof, sizeof proof, &why) != 0) {
         core_failed(p, l, &why);
-    } else {
-        l->state = LINK_PROVING;
-        tokens_set(p, l);
-        hello_sum(proof, SUM_WAY, &pair, via.data, via.len);
-        buf_put(&b, proof, sizeof proof);
-        buf_put(&b, via.data, via.len);
-        link_send(p, l, FRAME_WAY, &b);
+        return;
     }
-    buf_fini(&b);
-    buf_fini(&via);
+    l->state = LINK_PROVING;
+    tokens_set(p, l);
 }
 
 static void on_proof(struct plane *p, struct link *l, const uint8_t *body, size_t n)
@@ -228,12 +244,14 @@ static void on_proof(struct plane *p, struct link *l, const uint8_t *body, size_
         refuse_secret(p, l);
         return;
     }
-    p->n_half_open--;
+    p->n_strangers--;
+    l->stranger = false;
     l->state = LINK_PROVED;
     tokens_set(p, l);
+    way_send(p, l);
 }
 
-/* The client tells how to reach it. READY is our first frame on that way, and everything else comes behind it. */
+/* The other side tells how to reach it: the server first, the client when it stands on the server's way. */
 static void on_way(struct plane *p, struct link *l, const uint8_t *body, size_t n)
 {
     struct hello_pair pair = pair_of(p, l);
@@ -243,29 +261,45 @@ static void on_way(struct plane *p, struct link *l, const uint8_t *body, size_t 
     const void *proof = rd_bytes(&r, sizeof sum);
     size_t via_bytes = rd_left(&r);
     if (proof)
-        hello_sum(sum, SUM_WAY, &pair, r.p, via_bytes);
+        hello_sum(sum, way_label(!l->client), &pair, r.p, via_bytes);
     if (!proof || !digest_equal(proof, sum, sizeof sum)) {
         err_set(&why, ERR_PROTO, "the way to member %u is not its own", l->member);
         core_failed(p, l, &why);
         return;
     }
-    struct buf via;
-    buf_init(&via, VIA_MAX_BYTES);
-    if (p->ops->reach(p, l, r.p, via_bytes, &why) != 0 || p->ops->via(p, &via, &why) != 0 ||
-        p->ops->send(p, l, FRAME_READY, 0, via.data, via.len, &why) != 0)
+    l->state = LINK_REACHING;
+    int rc = p->ops->reach(p, l, r.p, via_bytes, &why);
+    if (rc < 0)
         core_failed(p, l, &why);
-    else
+    else if (rc > 0)
+        core_reached(p, l);
+}
+
+/* READY is the server's first frame on the client's way, and everything else comes behind it. */
+void core_reached(struct plane *p, struct link *l)
+{
+    struct err why = ERR_INIT;
+    if (l->state != LINK_REACHING)
+        return;
+    if (l->client) {
+        l->state = LINK_REACHED;
+        way_send(p, l);
+    } else if (p->ops->send(p, l, FRAME_READY, 0, NULL, 0, &why) != 0) {
+        core_failed(p, l, &why);
+    } else {
         link_up(p, l);
-    buf_fini(&via);
+    }
 }
 
 static void on_ready(struct plane *p, struct link *l, const uint8_t *body, size_t n)
 {
     struct err why = ERR_INIT;
-    if (p->ops->reach(p, l, body, n, &why) != 0)
+    if (n != 0) {
+        err_set(&why, ERR_PROTO, "malformed READY of %zu bytes", n);
         core_failed(p, l, &why);
-    else
-        link_up(p, l);
+        return;
+    }
+    link_up(p, l);
 }
 
 static void on_refuse(struct plane *p, struct link *l, const uint8_t *body, size_t n)
@@ -278,7 +312,8 @@ static void on_refuse(struct plane *p, struct link *l, const uint8_t *body, size
         return;
     }
     if (!l->client) {
-        log_warn("plane: a member that connected refused us: %s", text);
+        if (core_stranger_line(p))
+            log_warn("plane: whoever connected refused us: %s", text);
         core_release(p, l);
         return;
     }
@@ -310,10 +345,15 @@ void core_received(struct plane *p, struct link *l, uint8_t kind, uint16_t type,
         uint8_t kind;
         void (*handle)(struct plane *, struct link *, const uint8_t *, size_t);
     } TABLE[] = {
-        {LINK_DIALED, FRAME_CHALLENGE, on_challenge}, {LINK_DIALED, FRAME_REFUSE, on_refuse},
-        {LINK_PROVING, FRAME_READY, on_ready},        {LINK_PROVING, FRAME_REFUSE, on_refuse},
-        {LINK_ACCEPTED, FRAME_HELLO, on_hello},       {LINK_CHALLENGED, FRAME_PROOF, on_proof},
-        {LINK_CHALLENGED, FRAME_REFUSE, on_refuse},   {LINK_PROVED, FRAME_WAY, on_way},
+        {LINK_DIALED, FRAME_CHALLENGE, on_challenge},
+        {LINK_DIALED, FRAME_REFUSE, on_refuse},
+        {LINK_PROVING, FRAME_WAY, on_way},
+        {LINK_PROVING, FRAME_REFUSE, on_refuse},
+        {LINK_REACHED, FRAME_READY, on_ready},
+        {LINK_ACCEPTED, FRAME_HELLO, on_hello},
+        {LINK_CHALLENGED, FRAME_PROOF, on_proof},
+        {LINK_CHALLENGED, FRAME_REFUSE, on_refuse},
+        {LINK_PROVED, FRAME_WAY, on_way},
     };
     if (l->state == LINK_UP && kind == FRAME_MESSAGE) {
         if (p->ev.on_message)
@@ -342,6 +382,7 @@ void core_received(struct plane *p, struct link *l, uint8_t kind, uint16_t type,
 void core_failed(struct plane *p, struct link *l, const struct err *why)
 {
     enum link_state was = l->state;
+    bool dialing = core_is_dialing(l), stranger = l->stranger;
     uint32_t member = l->member;
     uint64_t incarnation = was == LINK_UP ? l->them.incarnation : 0;
     if (was == LINK_RELEASED)
@@ -349,8 +390,11 @@ void core_failed(struct plane *p, struct link *l, const struct err *why)
     if (was == LINK_DIALED && p->ops->redial(p, l, why))
         return;
     core_release(p, l);
-    if (was == LINK_UP || was == LINK_DIALED || was == LINK_PROVING)
+    if (was == LINK_UP || dialing)
         core_tell_lost(p, member, incarnation, why);
-    else if (was != LINK_LEAVING)
+    else if (was != LINK_LEAVING && !stranger)
+        log_info("plane: the connection of member %u ended before it was up: %s", member,
+                 why->text);
+    else if (was != LINK_LEAVING && core_stranger_line(p))
         log_info("plane: a connection ended before it proved itself: %s", why->text);
 }

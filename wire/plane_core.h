@@ -10,18 +10,21 @@
 #include "wire/plane_hello.h"
 
 enum {
-    PLANE_BUCKETS = 256,      /* of the table of peers; 4,096 members give 16 a bucket */
-    PLANE_MAX_HALF_OPEN = 64, /* strangers at once */
-    PLANE_EVICT_MS = 1000,    /* the age from which a stranger gives way when there are that many */
-    PLANE_LEAVE_MS = 1000,    /* for queued frames and BYE to arrive before a link is cut */
+    PLANE_BUCKETS = 256,       /* of the table of peers; 4,096 members give 16 a bucket */
+    PLANE_MAX_STRANGERS = 64,  /* at once */
+    PLANE_STRANGER_LINES = 50, /* of the log, in 10 s: whoever knocks must not fill a disk */
+    PLANE_EVICT_MS = 1000, /* the age from which a stranger gives way when there are that many */
+    PLANE_LEAVE_MS = 1000, /* for queued frames and BYE to arrive before a link is cut */
 };
 
 enum link_state {
     LINK_DIALED,     /* client: HELLO sent, CHALLENGE awaited */
-    LINK_PROVING,    /* client: PROOF and WAY sent, READY awaited */
+    LINK_PROVING,    /* client: PROOF sent, the server's WAY awaited */
     LINK_ACCEPTED,   /* server: HELLO awaited */
     LINK_CHALLENGED, /* server: CHALLENGE sent, PROOF awaited */
-    LINK_PROVED,     /* server: PROOF was right, WAY awaited */
+    LINK_PROVED,     /* server: PROOF was right, own WAY sent, the client's awaited */
+    LINK_REACHING,   /* WAY came: the transport connects to where it leads */
+    LINK_REACHED,    /* client: own WAY sent, READY awaited */
     LINK_UP,
     LINK_LEAVING, /* BYE or REFUSE sent; the other side closes, or the deadline does */
     LINK_RELEASED,
@@ -30,6 +33,7 @@ enum link_state {
 struct link {
     enum link_state state;
     bool client;     /* we dialed */
+    bool stranger;   /* we accepted it, and it has not proved itself */
     uint32_t member; /* client: whom we want; server: valid from CHALLENGED */
     struct hello_side us, them;
     uint64_t tx_token, rx_token; /* 0 until proved */
@@ -52,7 +56,7 @@ struct plane_ops {
     int (*via)(struct plane *p, struct buf *out, struct err *e);
     /* l->rx_token is known: frames that carry it belong to this link. */
     void (*bind)(struct plane *p, struct link *l);
-    /* The other side's `via`: what is sent from now on goes there. */
+    /* The other side's `via`: messages go there from now on. 1: reached at once; 0: core_reached will tell. */
     int (*reach)(struct plane *p, struct link *l, const void *via, size_t n, struct err *e);
     void (*release)(struct plane *p, struct link *l);
     int (*fd)(struct plane *p);
@@ -72,7 +76,9 @@ struct plane {
     uint64_t next_check_us; /* of deadlines */
     struct link *peers[PLANE_BUCKETS];
     struct link *waiting;
-    unsigned n_half_open; /* server links before UP */
+    unsigned n_strangers;    /* those that were refused too, until they are gone */
+    uint64_t lines_until_us; /* PLANE_STRANGER_LINES may be logged until then */
+    unsigned n_lines, n_lines_left_out;
     bool closing;
 };
 
@@ -86,6 +92,8 @@ bool core_make_room(struct plane *p);
 void core_accepted(struct plane *p, struct link *l);
 /* A client link reached somebody new (after redial): say HELLO anew. */
 void core_hello(struct plane *p, struct link *l);
+/* The transport stands on the way that ops->reach began. */
+void core_reached(struct plane *p, struct link *l);
 /* How long a frame of this link may be now. */
 size_t core_max_body(const struct link *l);
 void core_received(struct plane *p, struct link *l, uint8_t kind, uint16_t type,
@@ -93,9 +101,11 @@ void core_received(struct plane *p, struct link *l, uint8_t kind, uint16_t type,
 void core_failed(struct plane *p, struct link *l, const struct err *why);
 /* --- plane.c for plane_core.c ------------------------------------------------------------------------------ */
 struct link *core_peer(const struct plane *p, uint32_t member); /* NULL: none is up */
+/* May one more line about a stranger be logged? */
+bool core_stranger_line(struct plane *p);
 void core_peer_add(struct plane *p, struct link *l);
 void core_wait(struct plane *p, struct link *l, uint64_t timeout_ms);
-bool core_is_half_open(const struct link *l);
+bool core_is_dialing(const struct link *l);
 /* Take the link out of wherever it stands; the caller gives it its next state. */
 void core_detach(struct plane *p, struct link *l);
 void core_release(struct plane *p, struct link *l);

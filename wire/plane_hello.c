@@ -10,7 +10,7 @@ void hello_sum(uint8_t out[SHA256_BYTES], enum hello_label label, const struct h
 {
     static const char *const LABELS[] = {"exaserve proof of server", "exaserve proof of client",
                                          "exaserve token to server", "exaserve token to client",
-                                         "exaserve way"};
+                                         "exaserve way of server",   "exaserve way of client"};
     struct buf b;
     buf_init(&b, 1024 + n);
     buf_str(&b, LABELS[label]);

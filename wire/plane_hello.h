@@ -4,8 +4,9 @@
  *     HELLO ──────────────────────▶            protocol, who, whom, nonce
  *           ◀────────────────────── CHALLENGE  protocol, who, nonce, proof of the server
  *     PROOF ──────────────────────▶            proof of the client
- *     WAY   ──────────────────────▶            how to reach the client for messages, with a sum over it
- *           ◀────────────────────── READY      how to reach the server: the first frame that takes the way of messages
+ *           ◀────────────────────── WAY        how to reach the server for messages, with a sum over it
+ *     WAY   ──────────────────────▶            the client has reached the server there, and how to reach the client
+ *           ◀────────────────────── READY      the server has reached the client: the first frame that takes the way of messages
  *   either side:  REFUSE (code, text) before it is up, BYE after.
  *
  * A proof is HMAC-SHA-256 with the job secret over a direction label, the protocol, both sides' ids, incarnations and builds, and both
@@ -60,7 +61,14 @@ struct hello { /* HELLO; CHALLENGE without `to` */
     struct hello_side side;
 };
 
-enum hello_label { PROOF_SERVER, PROOF_CLIENT, TOKEN_TO_SERVER, TOKEN_TO_CLIENT, SUM_WAY };
+enum hello_label {
+    PROOF_SERVER,
+    PROOF_CLIENT,
+    TOKEN_TO_SERVER,
+    TOKEN_TO_CLIENT,
+    WAY_OF_SERVER,
+    WAY_OF_CLIENT,
+};
 
 /* One handshake as both sides know it after CHALLENGE. */
 struct hello_pair {

@@ -15,8 +15,8 @@ struct mem_link {
     struct plane_mem *owner;
     struct mem_link *other; /* NULL: closed, killed, or dialed into the void */
     bool failed;            /* to be told by the next poll: nobody was there */
-    size_t tx_bytes;        /* of our frames in the other's inbox */
-    struct mem_link *next;  /* of the owner's links */
+    size_t tx_bytes; /* of our frames in the other's inbox, with PLANE_MESSAGE_COST for each */
+    struct mem_link *next; /* of the owner's links */
     bool released;
 };
 
@@ -189,7 +189,7 @@ static int mem_send(struct plane *p, struct link *core, uint8_t kind, uint16_t t
     f->type = type;
     if (n)
         memcpy(f->body, body, n);
-    l->tx_bytes += n;
+    l->tx_bytes += n + PLANE_MESSAGE_COST;
     frame_append(l->other->owner, f);
     return 0;
 }
@@ -211,7 +211,7 @@ static void mem_bind(struct plane *p, struct link *core)
 
 static int mem_reach(struct plane *p, struct link *core, const void *via, size_t n, struct err *e)
 {
-    return n == 0 ? 0 : err_set(e, ERR_PROTO, "a way of %zu bytes inside one process", n);
+    return n == 0 ? 1 : err_set(e, ERR_PROTO, "a way of %zu bytes inside one process", n);
 }
 
 /* The other end learns it after the frames that are on their way. */
@@ -259,7 +259,7 @@ static void frame_handle(struct plane *p, struct frame *f)
         break;
     case DATA:
         if (l->other)
-            l->other->tx_bytes -= f->n;
+            l->other->tx_bytes -= f->n + PLANE_MESSAGE_COST;
         if (f->n > core_max_body(&l->core))
             fail(p, l, "a frame was too long");
         else

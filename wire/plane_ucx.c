@@ -4,9 +4,9 @@
  * Members meet at a TCP socket, say HELLO there, then exchange UCX worker addresses; messages go over UCX. The socket stays
  * open as the link's life line: its end tells either side at once that the other process is gone.
  *
- * The server of a link (lower id: schedulers, routers) makes the first UCX endpoint, not the client: UCX 1.13 aborts a process that
- * was asked for a connection by a peer which dies before the answer left, and a worker that dies while it joins must not
- * take a scheduler with it.
+ * UCX 1.13 aborts a process that was asked for a connection by a peer which dies before the answer left. So both sides connect first, one
+ * after the other, and the first message, with which UCX asks, goes when both stand: the answer leaves in the moment of the question
+ * (docs/decisions/0004-ucx-asks-late.md).
  *
  * UCX callbacks run inside ucp_worker_progress. They hand frames to the core at once (no copy), but only note failures: endpoints are
  * closed outside, and everything that arrived before a failure is handled before it is told.
@@ -27,6 +27,8 @@ enum {
     POLL_ROUNDS = 1024, /* progress calls in one plane_progress: the loop has other work too */
     MAX_EVENTS = 64,    /* of sockets in one plane_progress */
     MAX_ACCEPTS = 64,
+    MAX_FRAMES =
+        8, /* of one socket, which may be filled faster than we read: the rest waits for the next progress */
     DIAL_CHECK_US = 50 * 1000,
     DIAL_MIN_US = 1000 * 1000, /* for one of several addresses */
     DOORS_SHUT_US = 20 * 1000,
@@ -199,6 +201,12 @@ static void door_open(struct plane_ucx *u, int fd)
 }
 
 /* --- HELLO over the sockets -------------------------------------------------------------------------------- */
+/* The others take the way of messages. */
+static bool is_hello(uint8_t kind)
+{
+    return kind >= FRAME_HELLO && kind <= FRAME_REFUSE && kind != FRAME_READY;
+}
+
 static void line_event(struct plane_ucx *u, struct ucx_link *l)
 {
     struct err why = ERR_INIT;
@@ -215,10 +223,11 @@ static void line_event(struct plane_ucx *u, struct ucx_link *l)
     const uint8_t *body;
     size_t n;
     int rc = 0;
-    while (!l->released &&
-           (rc = sock_get(&l->sock, core_max_body(&l->core), &kind, &body, &n, &why)) > 0) {
-        if (kind < FRAME_HELLO || kind > FRAME_REFUSE || kind == FRAME_READY ||
-            l->core.state == LINK_UP) {
+    for (int i = 0; i < MAX_FRAMES && !l->released; i++) {
+        rc = sock_get(&l->sock, core_max_body(&l->core), &kind, &body, &n, &why);
+        if (rc <= 0)
+            break;
+        if (!is_hello(kind) || l->core.state == LINK_UP) {
             link_fail(u, l, ERR_PROTO, "a frame that does not belong to HELLO");
             break;
         }
@@ -257,9 +266,11 @@ static int ucx_send(struct plane *p, struct link *core, uint8_t kind, uint16_t t
                     const void *body, size_t n, struct err *e)
 {
     struct ucx_link *l = ucx_link_of(core);
-    if (l->conn)
-        return conn_send(l->conn, core->tx_token, kind, type, body, n, e);
-    return sock_put(&l->sock, kind, body, n, e);
+    if (is_hello(kind))
+        return sock_put(&l->sock, kind, body, n, e);
+    if (!l->conn)
+        return err_set(e, ERR_PEER, "member %u is not reached yet", core->member);
+    return conn_send(l->conn, core->tx_token, kind, type, body, n, e);
 }
 
 static size_t ucx_queued(const struct link *core)
@@ -343,6 +354,22 @@ static void links_sweep(struct plane_ucx *u)
     }
 }
 
+static unsigned tell_reached(struct plane_ucx *u)
+{
+    unsigned told = 0;
+    while (u->any_reached) {
+        u->any_reached = false;
+        for (struct ucx_link *l = u->links; l; l = l->next) {
+            if (!l->conn || !l->conn->reached)
+                continue;
+            l->conn->reached = false;
+            core_reached(&u->core, &l->core);
+            told++;
+        }
+    }
+    return told;
+}
+
 static void ucx_poll(struct plane *p, uint64_t now_us)
 {
     struct plane_ucx *u = ucx_of(p);
@@ -350,7 +377,7 @@ static void ucx_poll(struct plane *p, uint64_t now_us)
     check_dials(u);
     bool armed = false;
     for (int round = 0; round < POLL_ROUNDS && !armed; round++) {
-        unsigned did = ucp_worker_progress(u->worker);
+        unsigned did = ucp_worker_progress(u->worker) + tell_reached(u);
         conns_pump(u);
         if (did)
             continue;
@@ -387,6 +414,12 @@ static int worker_make(struct plane_ucx *u, struct err *e)
                        ucs_status_string(status));
     /* Copies only: UCX 1.13 aborts the process when a peer dies under a TCP send without copy. */
     ucp_config_modify(config, "ZCOPY_THRESH", "inf");
+    /* Else it connects with the loop at a stand, minutes for a host that is cut off; and aborts when the peer dies between that connect and
+     * its first send (tcp_ep.c:478), as it then fails an endpoint that it has not yet made wholly. */
+    unsigned major, minor, release;
+    ucp_get_version(&major, &minor, &release);
+    bool bare = major == 1 && minor <= 13; /* knows the name without the transport's prefix */
+    ucp_config_modify(config, bare ? "CONN_NB" : "TCP_CONN_NB", "y");
     const ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES,
                                  .features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP};
     status = ucp_init(&params, config, &u->context);

@@ -22,8 +22,10 @@ struct conn {          /* a UCX endpoint: made when the other side has proved it
     ucp_ep_h ep;                 /* NULL: closed */
     void *closing;               /* UCX's close request */
     struct frame *first, **last; /* not wholly issued yet */
-    size_t queued_bytes;         /* payload that UCX has not finished */
-    unsigned n_in_flight;        /* pieces */
+    size_t
+        queued_bytes; /* what UCX has not finished: payload and PLANE_MESSAGE_COST for each message */
+    unsigned n_in_flight; /* pieces, and the flush of conn_open */
+    bool reached;         /* that flush is done: to be told */
     uint32_t tx_seq;
     bool broken; /* send no more */
 };
@@ -64,7 +66,7 @@ struct plane_ucx {
     bool doors_shut; /* too many strangers, or no descriptor left: connections wait in the kernel */
     uint64_t shut_until_us;
     bool kicked;
-    bool any_failed, any_released, any_closing, any_backlog;
+    bool any_failed, any_released, any_closing, any_backlog, any_reached;
     uint64_t next_dial_check_us;
     struct ucx_link *by_token[TOKEN_BUCKETS];
     struct conn *conns;
@@ -83,6 +85,7 @@ static inline struct ucx_link *ucx_link_of(struct link *l)
 
 void link_fail(struct plane_ucx *u, struct ucx_link *l, int code, const char *text);
 
+/* 1: connected; 0: not yet, conn->reached will say so, or the link fails. */
 int conn_open(struct plane_ucx *u, struct ucx_link *l, const void *via, size_t n, struct err *e);
 /* Part the connection from its link; conns_sweep closes it. Frames that UCX holds stay until it is done with them. */
 void conn_part(struct conn *c);

@@ -23,6 +23,7 @@ struct frame { /* one message on its way: pieces, each with its head before it *
     struct conn *conn;
     size_t n; /* payload */
     uint32_t n_pieces, n_issued, n_done;
+    uint32_t flags; /* for UCX */
     uint8_t data[];
 };
 
@@ -37,6 +38,35 @@ static void conn_break(struct conn *c, ucs_status_t status)
 static void on_ep_error(void *arg, ucp_ep_h ep, ucs_status_t status)
 {
     conn_break(arg, status);
+}
+
+static void on_flushed(void *request, ucs_status_t status, void *arg)
+{
+    struct conn *c = arg;
+    c->n_in_flight--;
+    ucp_request_free(request);
+    if (status != UCS_OK)
+        conn_break(c, status);
+    else
+        c->reached = c->plane->any_reached = true;
+}
+
+/* A flush ends when the transport below is connected; UCX's own question to the other side comes with the first message. */
+static int conn_flush(struct conn *c, struct err *e)
+{
+    const ucp_request_param_t param = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
+        .cb.send = on_flushed,
+        .user_data = c,
+    };
+    ucs_status_ptr_t request = ucp_ep_flush_nbx(c->ep, &param);
+    if (UCS_PTR_IS_ERR(request))
+        return err_set(e, ERR_PEER, "UCX cannot reach member %u: %s", c->link->core.member,
+                       ucs_status_string(UCS_PTR_STATUS(request)));
+    if (!request)
+        return 1;
+    c->n_in_flight++;
+    return 0;
 }
 
 int conn_open(struct plane_ucx *u, struct ucx_link *l, const void *via, size_t n, struct err *e)
@@ -65,7 +95,7 @@ int conn_open(struct plane_ucx *u, struct ucx_link *l, const void *via, size_t n
     u->conns = c;
     c->link = l;
     l->conn = c;
-    return 0;
+    return conn_flush(c, e);
 }
 
 void conn_part(struct conn *c)
@@ -125,7 +155,7 @@ static void piece_done(struct frame *f)
 {
     if (++f->n_done < f->n_pieces)
         return;
-    f->conn->queued_bytes -= f->n;
+    f->conn->queued_bytes -= f->n + PLANE_MESSAGE_COST;
     free(f);
 }
 
@@ -161,7 +191,7 @@ static void conn_pump(struct conn *c)
         const ucp_request_param_t param = {
             .op_attr_mask =
                 UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
-            .flags = UCP_AM_SEND_FLAG_EAGER,
+            .flags = f->flags,
             .cb.send = on_piece_sent,
             .user_data = f,
         };
@@ -215,6 +245,10 @@ int conn_send(struct conn *c, uint64_t token, uint8_t kind, uint16_t type, const
     if (!f)
         return err_set(e, ERR_NOMEM, "no memory for a message of %zu bytes", n);
     *f = (struct frame){.conn = c, .n = n, .n_pieces = (uint32_t)pieces};
+    f->flags = UCP_AM_SEND_FLAG_EAGER;
+    if (kind ==
+        FRAME_READY) /* has UCX ask now, while both connections are idle, not with some later message */
+        f->flags |= UCP_AM_SEND_FLAG_REPLY;
     for (uint32_t i = 0; i < pieces; i++) {
         uint8_t *to = f->data + (size_t)i * (HEAD_BYTES + PIECE_BYTES);
         head_write(to, token, c->tx_seq++, n, type, i ? FRAME_MORE : kind);
@@ -222,7 +256,7 @@ int conn_send(struct conn *c, uint64_t token, uint8_t kind, uint16_t type, const
         if (k)
             memcpy(to + HEAD_BYTES, (const uint8_t *)body + (size_t)i * PIECE_BYTES, k);
     }
-    c->queued_bytes += n;
+    c->queued_bytes += n + PLANE_MESSAGE_COST;
     *c->last = f;
     c->last = &f->next;
     conn_pump(c);
