@@ -277,30 +277,65 @@ static void test_no_router_is_no_service(void **state)
     end(&f);
 }
 
-/* No worker at all: it waits as long as Slurm would, then gives the nodes back; but not when it may be cut off itself. */
-static void test_no_worker_is_no_service(void **state)
+/* No worker at all, or no router and few workers: it waits as long as Slurm would, then gives the nodes back. */
+static void test_nobody_to_serve_is_no_service(void **state)
+{
+    enum { OTHER_ROUTER = 99 };
+    struct msg_register r = {.member = OTHER_ROUTER, .incarnation = 1, .role = ROLE_ROUTER};
+    for (uint32_t n_lost = N_WORKERS - 1; n_lost <= N_WORKERS; n_lost++)
+        for (uint32_t n_routers = 0; n_routers < 2; n_routers++) {
+            struct fixture f;
+            uint32_t owners[N_WORKERS];
+            begin(&f, 0, 0);
+            all_ready(&f, owners);
+            sched_register(f.s, &r, 0, f.now);
+            sched_lost(f.s, OTHER_ROUTER, f.now); /* and the service goes on with one */
+            for (uint32_t i = 0; i < n_lost; i++)
+                sched_lost(f.s, owners[i], f.now);
+            if (!n_routers)
+                sched_lost(f.s, ROUTER, f.now);
+            for (uint32_t t = 1; t < 300; t++) {
+                f.now += SECOND;
+                if (n_lost < N_WORKERS)
+                    beat(&f, owners[n_lost], n_lost, REPLICA_READY);
+                sched_tick(f.s, f.now);
+                assert_int_equal(service(&f).state, SERVICE_DEGRADED);
+            }
+            bool serves = n_lost < N_WORKERS && n_routers;
+            f.now += SECOND;
+            sched_tick(f.s, f.now);
+            assert_int_equal(service(&f).state, serves ? SERVICE_DEGRADED : SERVICE_FAILED);
+            assert_int_equal(failed(f.s), !serves);
+            if (!serves)
+                assert_non_null(strstr(service(&f).progress,
+                                       n_lost < N_WORKERS ? "every router" : "every worker"));
+            end(&f);
+        }
+}
+
+/* A cut that is healed in time does not count, nor what was while the service started. */
+static void test_patience_begins_anew(void **state)
 {
     struct fixture f;
     uint32_t owners[N_WORKERS];
     begin(&f, 0, 0);
+    f.now += 60 * SECOND;
     all_ready(&f, owners);
-    for (uint32_t r = 0; r < N_WORKERS; r++)
-        sched_lost(f.s, owners[r], f.now);
-    f.now += 299 * SECOND;
-    sched_tick(f.s, f.now);
-    assert_int_equal(service(&f).state, SERVICE_DEGRADED);
     sched_lost(f.s, ROUTER, f.now);
-    f.now += 400 * SECOND;
+    assert_int_equal(service(&f).state, SERVICE_READY);
+    for (uint32_t i = 0; i < N_WORKERS; i++)
+        sched_lost(f.s, owners[i], f.now);
+    f.now += 299 * SECOND;
     sched_tick(f.s, f.now);
-    assert_int_equal(service(&f).state, SERVICE_DEGRADED);
     sched_router_returned(f.s, ROUTER, f.now);
+    sched_returned(f.s, owners[0], 10 + owners[0] - FIRST_WORKER, f.now);
+    sched_lost(f.s, owners[0], f.now);
     f.now += 299 * SECOND;
     sched_tick(f.s, f.now);
     assert_int_equal(service(&f).state, SERVICE_DEGRADED);
-    f.now += 2 * SECOND;
+    f.now += SECOND;
     sched_tick(f.s, f.now);
     assert_int_equal(service(&f).state, SERVICE_FAILED);
-    assert_true(failed(f.s));
     end(&f);
 }
 
@@ -545,7 +580,8 @@ int main(void)
         cmocka_unit_test(test_silence_is_suspicion),
         cmocka_unit_test(test_pauses_and_returns),
         cmocka_unit_test(test_no_router_is_no_service),
-        cmocka_unit_test(test_no_worker_is_no_service),
+        cmocka_unit_test(test_nobody_to_serve_is_no_service),
+        cmocka_unit_test(test_patience_begins_anew),
         cmocka_unit_test(test_deadline_decides),
         cmocka_unit_test(test_hopeless_fails_at_once),
         cmocka_unit_test(test_one_full_disk_degrades),
