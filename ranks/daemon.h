@@ -87,7 +87,7 @@ struct daemon {
     struct router_role *router;
     struct worker *worker;
     /* end */
-    uint64_t alone_us; /* neither scheduler nor router in reach since */
+    uint64_t alone_us; /* neither the scheduler nor anybody to work with in reach since */
     bool draining;
     uint64_t drain_deadline_us;
     uint64_t

@@ -138,19 +138,27 @@ static void leave_now(struct daemon *d, uint64_t now_us)
     daemon_give(d, t);
 }
 
-/* Without scheduler and routers nobody uses this member, and nobody will ever tell it to end: do not hold the allocation for nothing. A
- * cut cable may be healed, so it takes a while. */
+/* Nothing that this member does is of use without the scheduler, or those it works with. */
+static bool is_needed(const struct daemon *d, uint8_t role)
+{
+    return role == ROLE_SCHEDULER || role == (d->role == ROLE_ROUTER ? ROLE_WORKER : ROLE_ROUTER);
+}
+
+/* Nobody uses it, and nobody will ever tell it to end: do not hold the allocation for nothing. A cut cable may be healed, so it takes a
+ * while. Rank 0 sees for itself (scheduler/service.c). */
 static void check_alone(struct daemon *d, uint64_t now_us)
 {
-    bool alone = d->serving && (d->role == ROLE_WORKER || d->role == ROLE_STANDBY);
+    bool alone = d->serving && d->role != ROLE_SCHEDULER;
     for (uint32_t m = 0; alone && m < d->n_ranks; m++)
-        alone = !d->members[m].up || d->members[m].role == ROLE_WORKER;
+        alone = !d->members[m].up || !is_needed(d, d->members[m].role);
     if (!alone || !d->alone_us)
         d->alone_us = now_us;
     if (now_us < d->alone_us + ALONE_US)
         return;
     d->exit_status = ALONE_EXIT_STATUS;
-    daemon_drain(d, 0, "neither the scheduler nor a router has been in reach for long");
+    daemon_drain(d, 0,
+                 d->router ? "neither the scheduler nor a worker has been in reach for long"
+                           : "neither the scheduler nor a router has been in reach for long");
 }
 
 void ending_tick(struct daemon *d, uint64_t now_us)

@@ -2,7 +2,8 @@
  *
  * A rank that is told to end (SIGTERM, SIGINT, SIGUSR1 or MSG_STOP) tells every member it is connected with, so it works without a
  * scheduler too. Routers drain and say so; workers leave when every router has drained or is gone; the scheduler leaves last and
- * publishes the last word. Whoever has neither scheduler nor router in reach for long ends by itself, with status 1. Every wait has a deadline: grace + ENDING_MARGIN_MS at most.
+ * publishes the last word. Whoever has for long neither the scheduler in reach nor anybody to work with (a worker no router, a router no
+ * worker) ends by itself, with status 1. Every wait has a deadline: grace + ENDING_MARGIN_MS at most.
  */
 #ifndef EXA_RANKS_ENDING_H
 #define EXA_RANKS_ENDING_H

@@ -1,14 +1,20 @@
 /* store.c - see store.h. */
 #include "ranks/store.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "model/index.h"
+#include "ranks/replica.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MODEL_MAX_BYTES = 2 * INDEX_MAX_BYTES /* index and meta */ };
+enum {
+    MODEL_MAX_BYTES = 2 * INDEX_MAX_BYTES, /* index and meta */
+    /* So long a look at every hash is believed: an engine that dies meanwhile dies of something else. */
+    WHOLE_US = REPLICA_DEATHS_US,
+};
 
 struct store {
     struct daemon *d;
@@ -18,6 +24,7 @@ struct store {
     uint8_t digest[SHA256_BYTES];
     uint32_t round; /* the last one that the mover was given */
     bool checking;  /* the mover looks at it */
+    uint64_t whole_until_us;
     char trouble[MSG_TEXT_BYTES];
 };
 
@@ -104,7 +111,7 @@ void store_message(struct store *s, uint16_t type, const uint8_t *body, size_t n
 
 void store_check(struct store *s)
 {
-    if (s->checking || !s->path[0])
+    if (s->checking || !s->path[0] || clock_now_us() < s->whole_until_us)
         return;
     struct task *t = daemon_task(s->d, TASK_CHECK_IMAGE);
     if (!t)
@@ -117,7 +124,7 @@ void store_check(struct store *s)
 static void fetch_again(struct store *s, const char *why)
 {
     log_error("store: the image is fetched again: %s", why);
-    snprintf(s->trouble, sizeof s->trouble, "its image is fetched again: %.400s", why);
+    snprintf(s->trouble, sizeof s->trouble, "its image was lost: %.400s", why);
     s->path[0] = 0;
     s->events.lost(s->events.ctx, s->trouble);
     open_cache(s);
@@ -132,6 +139,8 @@ void store_task(struct store *s, struct task *t)
         return;
     }
     if (t->path[0]) {
+        if (s->trouble[0] && t->kind == TASK_OPEN_CACHE)
+            s->whole_until_us = clock_now_us() + WHOLE_US;
         snprintf(s->path, sizeof s->path, "%s", t->path);
         memcpy(s->digest, t->have.digest, sizeof s->digest);
         s->trouble[0] = 0;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ENDPOINT_BYTES = 64 * 1024, ENDPOINT_VERSION = 1 };
+enum { ENDPOINT_BYTES = 64 * 1024, ENDPOINT_TEXT_BYTES = 1024, ENDPOINT_VERSION = 1 };
 
 /* Text fields by name; numbers likewise below: one table for writing and reading. */
 static const struct text_field {
@@ -42,18 +42,28 @@ bool endpoint_ended(const struct endpoint *p)
     return strcmp(p->state, "STOPPED") == 0 || strcmp(p->state, "FAILED") == 0;
 }
 
+/* Sentences are cut to length, and quote others that were: inside a character, they are not UTF-8 any more. At the end it is left out. */
+static json_t *text_encode(const char *text, size_t cap)
+{
+    char ascii[ENDPOINT_TEXT_BYTES];
+    size_t n = strnlen(text, cap - 1), whole = n;
+    json_t *s = json_stringn(text, n);
+    for (int cut = 0; !s && n && cut < 4; cut++)
+        s = json_stringn(text, --n);
+    if (s || cap > sizeof ascii)
+        return s ? s : json_string("?");
+    for (size_t i = 0; i < whole; i++)
+        ascii[i] = text[i] & 0x80 ? '?' : text[i];
+    return json_stringn(ascii, whole);
+}
+
 static json_t *encode(const struct endpoint *p)
 {
     json_t *o = json_object();
     int rc = json_object_set_new(o, "version", json_integer(ENDPOINT_VERSION));
     for (int i = 0; i < N_TEXTS; i++) {
         const char *text = (const char *)p + TEXTS[i].offset;
-        /* a sentence cut inside a character is not UTF-8 any more: shorten it until it is */
-        size_t n = strnlen(text, TEXTS[i].cap - 1);
-        json_t *s = json_stringn(text, n);
-        for (int cut = 0; !s && n && cut < 4; cut++)
-            s = json_stringn(text, --n);
-        rc |= json_object_set_new(o, TEXTS[i].name, s ? s : json_string("?"));
+        rc |= json_object_set_new(o, TEXTS[i].name, text_encode(text, TEXTS[i].cap));
     }
     json_t *urls = json_array();
     for (uint32_t i = 0; i < p->n_urls && i < ENDPOINT_MAX_URLS; i++)

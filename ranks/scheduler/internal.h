@@ -35,7 +35,7 @@ struct sched {
     uint32_t n_routers, routers_cap;
     uint32_t n_routers_wanted; /* registered at the start */
     uint64_t routers_gone_us;  /* no router at all, but workers, since */
-    uint64_t workers_gone_us;  /* no worker at all, but all routers, since */
+    uint64_t useless_us;       /* no worker at all, or no router, since */
     bool begun, packed, placed;
     uint64_t begun_us, ticked_us;
     /* the pack */

@@ -175,7 +175,7 @@ void sched_register(struct sched *s, const struct msg_register *m, uint32_t rack
 void sched_begin(struct sched *s, uint64_t now_us)
 {
     s->begun = true;
-    s->begun_us = s->routers_gone_us = s->workers_gone_us = now_us;
+    s->begun_us = s->routers_gone_us = s->useless_us = now_us;
     for (uint32_t i = 0; i < s->n_nodes; i++)
         s->nodes[i].heard_us = now_us;
     sched_judge(s, now_us);

@@ -12,7 +12,7 @@
 enum {
     NAMED_MAX = 6,
     RETURN_US = 20 * 1000000, /* a node that is out of reach may come back: a cut cable, a pause */
-    WORKERS_US = 300 * 1000000, /* Slurm's own patience with nodes out of reach (SlurmdTimeout) */
+    ALONE_US = 300 * 1000000, /* Slurm's own patience with nodes out of reach (SlurmdTimeout) */
 };
 
 /* Can this replica still become ready without anybody's help? */
@@ -135,27 +135,30 @@ void sched_fail(struct sched *s, const char *why)
     sched_act(s, SCHED_FAIL);
 }
 
+static uint32_t count_live(const struct sched *s)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n_nodes; i++)
+        n += s->nodes[i].live;
+    return n;
+}
+
 /* No client reaches the replicas any more. Whoever misses most of the workers too is cut off itself, and waits on for as long again
  * when they are back. */
-static bool routers_gone(struct sched *s, uint64_t now_us)
+static bool routers_gone(struct sched *s, uint32_t n_live, uint64_t now_us)
 {
-    uint32_t n_live = 0;
-    for (uint32_t i = 0; i < s->n_nodes; i++)
-        n_live += s->nodes[i].live;
     if (s->n_routers || !s->n_routers_wanted || 2 * n_live <= s->n_nodes)
         s->routers_gone_us = now_us;
     return now_us >= s->routers_gone_us + RETURN_US;
 }
 
-/* Nothing is left to answer, and not for a short cut or pause. All routers are in reach: it is not this process that is cut off. */
-static bool workers_gone(struct sched *s, uint64_t now_us)
+/* Nothing is left to answer, or nobody to ask, and not for a short cut or pause. It may be this process that is cut off: then the others
+ * serve without it, and after so long it ends as any member does (ending.c). */
+static bool is_useless(struct sched *s, uint32_t n_live, uint64_t now_us)
 {
-    uint32_t n_live = 0;
-    for (uint32_t i = 0; i < s->n_nodes; i++)
-        n_live += s->nodes[i].live;
-    if (n_live || s->n_routers < s->n_routers_wanted)
-        s->workers_gone_us = now_us;
-    return now_us >= s->workers_gone_us + WORKERS_US;
+    if (n_live && (s->n_routers || !s->n_routers_wanted))
+        s->useless_us = now_us;
+    return now_us >= s->useless_us + ALONE_US;
 }
 
 static void judge_start(struct sched *s, uint32_t n_ready, uint32_t n_coming, uint64_t now_us)
@@ -180,7 +183,9 @@ static void judge_start(struct sched *s, uint32_t n_ready, uint32_t n_coming, ui
 
 void sched_judge(struct sched *s, uint64_t now_us)
 {
-    uint32_t n_ready = count_ready(s), n_coming = 0;
+    uint32_t n_ready = count_ready(s), n_coming = 0, n_live = count_live(s);
+    /* Asked while it starts, too: what was long ago must not count when it is up. */
+    bool no_router = routers_gone(s, n_live, now_us), useless = is_useless(s, n_live, now_us);
     if (s->state == SERVICE_STARTING && s->begun && !s->placed &&
         now_us >= s->begun_us + s->wish.start_deadline_us)
         sched_fail(s, "the pack could not be opened before the start deadline: its file system "
@@ -189,9 +194,9 @@ void sched_judge(struct sched *s, uint64_t now_us)
         n_coming += s->replicas[i].state != REPLICA_READY && may_come(s, &s->replicas[i], now_us);
     if (s->state == SERVICE_STARTING && s->placed)
         judge_start(s, n_ready, n_coming, now_us);
-    else if (routers_gone(s, now_us))
+    else if (no_router || (useless && n_live))
         sched_fail(s, "every router is lost: no client reaches the replicas any more");
-    else if (workers_gone(s, now_us))
+    else if (useless)
         sched_fail(s, "every worker is lost: no replica is left and none will come");
     else if (s->state == SERVICE_READY && n_ready < s->n_replicas)
         s->state = SERVICE_DEGRADED;

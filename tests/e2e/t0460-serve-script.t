@@ -88,12 +88,22 @@ for i in 1 2 3 4; do world $i <<<'exit 75'; done
 (script)
 is "$? $(grep -c '^world' "$CASE/calls")" "1 4" "four starts and no more"
 
+new_case leaves
+for i in 1 2 3 4; do world $i <<<'touch "$dir/left"; sleep 1.5; exit 75'; done
+(script)
+is "$? $(grep -c '^world' "$CASE/calls") $(grep -c 'the others are ended' "$CASE/log")" "1 4 0" "when all leave by themselves nobody is ended"
+
+new_case cut-off
+world 1 <<<'touch "$dir/left" "$dir/detached"; sleep 18'
+start script; cut_off=$!
 new_case hangs
-world 1 <<<'touch "$dir/left"; sleep 100 & wait'
+world 1 <<<'touch "$dir/left"; while :; do sleep 0.05; done'
 world 2 <<<'touch "$dir/detached"'
 (script)
 is "$? $(calls)" "0 probe n1,n2,n3;world 1 n1,n2,n3;term;probe n1,n2,n3;world 2 n1,n2,n3" \
     "a rank that hangs when the others have left is ended, and the world started again"
+wait $cut_off
+is "$? $(paste -sd';' "$W/cut-off/calls")" "0 probe n1,n2,n3;world 1 n1,n2,n3" "a rank that left when the world came up is no reason to end it"
 
 new_case states
 printf '%s\n' 'n1 allocated*' 'n2 down' 'n3 draining' >"$CASE/sinfo"

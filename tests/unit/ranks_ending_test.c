@@ -204,14 +204,16 @@ static void test_world_without_rank_0(void **state)
     }
 }
 
-/* Rank 0 and all routers are gone: the workers do not wait for ever. A cut that is healed in time does not count. */
-static void test_nobody_left_to_serve(void **state)
+/* Rank 0 is gone, and all routers or all workers too: the others do not wait for ever. A cut that is healed in time does not count. */
+static void nobody_left_for(uint32_t rank, uint32_t first_lost, uint32_t last_lost)
 {
     enum { ALONE_US = 300 * 1000000 };
     struct test_world *w = world_serving();
-    struct daemon *d = w->d[WORLD_RANKS - 1];
-    world_kill(w, WORLD_ROUTER);
-    WORLD_AWAIT(w, !d->members[WORLD_ROUTER].up);
+    struct daemon *d = w->d[rank];
+    WORLD_AWAIT(w, d->members[first_lost].up && d->members[last_lost].up);
+    for (uint32_t r = first_lost; r <= last_lost; r++)
+        world_kill(w, r);
+    WORLD_AWAIT(w, !d->members[first_lost].up && !d->members[last_lost].up);
     ending_tick(d, clock_now_us() + 2ull * ALONE_US); /* rank 0 is there: it decides */
     assert_false(d->draining);
     d->alone_us = 0;
@@ -224,9 +226,15 @@ static void test_nobody_left_to_serve(void **state)
     assert_false(d->draining);
     ending_tick(d, since_us + ALONE_US + 1000000);
     assert_true(d->draining);
-    WORLD_AWAIT(w, w->word[WORLD_RANKS - 1]);
-    assert_int_equal(w->word[WORLD_RANKS - 1]->kind, TASK_LEAVE);
-    assert_int_equal(w->word[WORLD_RANKS - 1]->status, 1);
+    WORLD_AWAIT(w, w->word[rank]);
+    assert_int_equal(w->word[rank]->kind, TASK_LEAVE);
+    assert_int_equal(w->word[rank]->status, 1);
+}
+
+static void test_nobody_left_to_serve(void **state)
+{
+    nobody_left_for(WORLD_RANKS - 1, WORLD_ROUTER, WORLD_ROUTER);
+    nobody_left_for(WORLD_ROUTER, WORLD_FIRST_WORKER, WORLD_RANKS - 1);
 }
 
 int main(void)

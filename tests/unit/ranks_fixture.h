@@ -1,6 +1,6 @@
 /* ranks_fixture.h - a whole world in one process for tests: daemons over plane_mem, without threads, MPI and engines.
  *
- * The test is the mover: it pops what a rank hands to its mover, and answers or not. Roles by rank: 0 scheduler, 1 router, then one
+ * The test is the mover: it pops what a rank hands to its mover, and answers or not (on_task). Roles by rank: 0 scheduler, 1 router, then one
  * worker a node, all in one rack.
  */
 #ifndef EXA_TESTS_RANKS_FIXTURE_H
@@ -37,7 +37,11 @@ struct test_world {
     struct task *publication;       /* owned: rank 0's, while `hold` */
     bool hold;                      /* leave publications unanswered */
     char state[32];                 /* of the last publication answered */
+    char progress[512];             /* the same */
     uint32_t n_publications;
+    bool (*on_task)(struct test_world *w, uint32_t rank, struct task *t); /* or NULL; true: taken */
+    void *ctx;
+    const char *bin_dir; /* where exaserve-engine lies, or NULL */
 };
 
 static const char WORLD_YAML[] = "models:\n  - pack: /p.h5\nlisten: 127.0.0.1\n";
@@ -59,6 +63,7 @@ static inline struct daemon *world_daemon(struct test_world *w, uint32_t rank)
     d->incarnation = 100 + rank;
     snprintf(d->host, sizeof d->host, "%s", nodes[d->layout.ranks[rank].node].host);
     snprintf(d->key, sizeof d->key, "sk-exa-%d", 1);
+    snprintf(d->bin_dir, sizeof d->bin_dir, "%s", w->bin_dir ? w->bin_dir : "");
     assert_int_equal(queue_create(&d->to_loop, 64, &e), 0);
     assert_int_equal(queue_create(&d->to_mover, 64, &e), 0);
     struct mover_config mc = {.rank = rank};
@@ -81,22 +86,29 @@ static inline struct daemon *world_daemon(struct test_world *w, uint32_t rank)
 }
 
 /* A world lives as long as the test program, as a daemon lives as long as its process. */
-static inline struct test_world *world_make(void)
+static inline struct test_world *world_make_with(const char *bin_dir)
 {
     static struct test_world *kept[WORLD_MAX];
     static uint32_t n;
     struct err e = ERR_INIT;
     assert_true(n < WORLD_MAX);
     struct test_world *w = kept[n++] = calloc(1, sizeof *w);
+    w->bin_dir = bin_dir;
     assert_int_equal(plane_hub_create(&w->hub, &e), 0);
     for (uint32_t r = 0; r < WORLD_RANKS; r++)
         w->d[r] = world_daemon(w, r);
     return w;
 }
 
+static inline struct test_world *world_make(void)
+{
+    return world_make_with(NULL);
+}
+
 static inline void world_answer(struct test_world *w, struct task *t)
 {
     snprintf(w->state, sizeof w->state, "%s", t->endpoint.state);
+    snprintf(w->progress, sizeof w->progress, "%s", t->endpoint.progress);
     w->n_publications++;
     scheduler_role_task(w->d[0]->scheduler, t);
     task_destroy(t);
@@ -108,7 +120,9 @@ static inline void world_mover(struct test_world *w, uint32_t r)
     while ((t = queue_pop(w->d[r]->to_mover)) != NULL) {
         if (t->kind == TASK_RELEASED)
             w->phase[r] = t->phase;
-        if (t->kind == TASK_PUBLISH && w->hold) {
+        if (w->on_task && w->on_task(w, r, t)) {
+            continue;
+        } else if (t->kind == TASK_PUBLISH && w->hold) {
             assert_null(w->publication); /* one at a time */
             w->publication = t;
         } else if (t->kind == TASK_PUBLISH) {

@@ -233,6 +233,11 @@ static void endpoint_round_trip(void **state)
     assert_int_equal(endpoint_write(dir, &a, &e), 0);
     assert_int_equal(endpoint_read(dir, &b, &e), 0);
     assert_int_equal(strlen(b.progress), sizeof a.progress - 3);
+    /* as does one with such a cut in its midst: a quoted error, shortened */
+    strcpy(a.progress, "1 on n3 (no /caf\xc3), 2 on n4 (lost) \xe2\x80\xa6");
+    assert_int_equal(endpoint_write(dir, &a, &e), 0);
+    assert_int_equal(endpoint_read(dir, &b, &e), 0);
+    assert_string_equal(b.progress, "1 on n3 (no /caf?), 2 on n4 (lost) ???");
     /* open to others: the key would leak */
     char file[RUNDIR_PATH_BYTES + 16];
     snprintf(file, sizeof file, "%s/endpoint.json", dir);
