@@ -144,7 +144,8 @@ static const struct option OPTIONS[] = {
     {"listen", OPTION_STRING, AT(listen), .min = 1, .max = 45, .preset_text = "0.0.0.0",
      .check = check_address, .help = "Address that routers listen on."},
     {"start_deadline", OPTION_UINT, AT(start_deadline_s), RANGE(10, 86400, 900), .unit = "s",
-     .help = "When not all replicas are ready by then, the service starts DEGRADED or fails."},
+     .help = "When not all replicas are ready by then, the service starts DEGRADED or fails. An "
+             "engine may take as long to load."},
     {"grace", OPTION_UINT, AT(grace_s), RANGE(0, 3600, 30), .unit = "s",
      .help = "How long running requests may go on when the service ends."},
     {"limits", OPTION_GROUP, .help = "What one client may ask of a router."},

@@ -400,7 +400,7 @@ void replica_tick(struct replica *r, uint64_t now_us)
     if (!r->n_attempts || n_steps != r->n_steps)
         r->moved_us = now_us;
     r->n_steps = n_steps;
-    if (r->state == REPLICA_LOADING && now_us > r->started_us + REPLICA_LOAD_US)
+    if (r->state == REPLICA_LOADING && now_us > r->started_us + r->host.load_timeout_us)
         hang = "did not become ready in time";
     else if (r->state == REPLICA_READY && since && now_us > since + r->host.step_timeout_us)
         hang = "hangs in a step";

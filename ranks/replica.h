@@ -19,7 +19,6 @@ enum {
     REPLICA_DEATHS_US = 120 * 1000000,
     REPLICA_BACKOFF_MS = 200, /* doubled at each death, up to REPLICA_BACKOFF_MAX_MS */
     REPLICA_BACKOFF_MAX_MS = 10000,
-    REPLICA_LOAD_US = 300 * 1000000, /* from start to READY */
     REPLICA_MAX_ATTEMPTS = 256,
 };
 
@@ -29,8 +28,8 @@ struct replica_host { /* what a replica needs of its worker */
     void *ctx;
     uv_loop_t *loop;
     const char *engine_path; /* exaserve-engine */
-    uint64_t
-        step_timeout_us; /* one step may take so long, or the way to the next; then the engine is killed */
+    /* An engine is killed when it takes longer: from its start to READY; one step, or the way to the next. */
+    uint64_t load_timeout_us, step_timeout_us;
     /* Step entries, one section, to split by router; in the buffer of the channel, valid during the call. */
     void (*steps)(void *ctx, struct replica *r, const uint8_t *body, size_t n);
     void (*changed)(void *ctx, struct replica *r); /* state changed: tell the world at once */

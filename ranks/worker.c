@@ -126,6 +126,7 @@ static void start_replica(struct worker *w, const struct msg_assign *a, uint32_t
     struct replica_host host = {.ctx = w,
                                 .loop = &w->d->loop,
                                 .engine_path = w->engine_path,
+                                .load_timeout_us = 1000000ull * w->d->config->start_deadline_s,
                                 .step_timeout_us =
                                     1000000ull * w->d->config->models[0].step_timeout_s,
                                 .steps = on_steps,

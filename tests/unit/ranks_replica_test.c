@@ -22,7 +22,8 @@ enum {
     MAX_NOTES = 64,
     N_SLOTS = 2,
     SOON_US = 50000,
-    STEP_TIMEOUT_US = 7 * 1000000
+    STEP_TIMEOUT_US = 7 * 1000000,
+    LOAD_TIMEOUT_US = 400 * 1000000
 };
 
 /* --- the engine ------------------------------------------------------------------------------------------ */
@@ -86,6 +87,8 @@ static int play(const char *part)
         channel_send(c, MSG_ENGINE_FAILED, b.data, b.len, NULL);
         return 7;
     }
+    while (strcmp(part, "loads") == 0)
+        pause();
     say_ready(c);
     if (strcmp(part, "raves") == 0)
         channel_send(c, MSG_STEPS, "nonsense", 8, NULL);
@@ -146,6 +149,7 @@ static void begin(struct fixture *f, const char *part)
     struct replica_host host = {.ctx = f,
                                 .loop = &f->loop,
                                 .engine_path = "/proc/self/exe",
+                                .load_timeout_us = LOAD_TIMEOUT_US,
                                 .step_timeout_us = STEP_TIMEOUT_US,
                                 .steps = on_steps,
                                 .changed = on_changed,
@@ -305,6 +309,17 @@ static void test_nonsense_is_killed(void **state)
     end(&f);
 }
 
+static void test_loads_too_long(void **state)
+{
+    struct fixture f;
+    begin(&f, "loads");
+    replica_tick(f.r, clock_now_us() + LOAD_TIMEOUT_US / 2);
+    assert_string_equal(replica_trouble(f.r), "");
+    AWAIT(&f, LOAD_TIMEOUT_US, load(&f).state == REPLICA_FAILED);
+    assert_non_null(strstr(replica_trouble(f.r), "did not become ready in time"));
+    end(&f);
+}
+
 static void test_no_such_program(void **state)
 {
     struct fixture f;
@@ -314,6 +329,7 @@ static void test_no_such_program(void **state)
     struct replica_host host = {.ctx = &f,
                                 .loop = &f.loop,
                                 .engine_path = "/no/such/engine",
+                                .load_timeout_us = LOAD_TIMEOUT_US,
                                 .step_timeout_us = STEP_TIMEOUT_US,
                                 .steps = on_steps,
                                 .changed = on_changed,
@@ -357,6 +373,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_gives_up_with_last_words),
         cmocka_unit_test(test_held_until_released),
         cmocka_unit_test(test_nonsense_is_killed),
+        cmocka_unit_test(test_loads_too_long),
         cmocka_unit_test(test_no_such_program),
         cmocka_unit_test(test_destroyed_in_every_state),
     };
