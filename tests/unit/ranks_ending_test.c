@@ -181,10 +181,11 @@ static void say_service(struct test_world *w, uint8_t state, uint32_t n_min)
 static void test_world_without_rank_0(void **state)
 {
     enum { UNLED_US = 20 * 1000000, LITTLE_US = 100000 };
-    for (uint32_t n_ready = 1; n_ready <= 2; n_ready++) {
+    for (uint32_t n_ready = 0; n_ready <= 2; n_ready++) {
         struct test_world *w = world_serving();
         struct daemon *d = w->d[WORLD_ROUTER];
-        say_service(w, SERVICE_STARTING, 2);
+        if (n_ready) /* else: rank 0 never said how many there are to be */
+            say_service(w, SERVICE_STARTING, 2);
         world_kill(w, 0);
         WORLD_AWAIT(w, !d->members[0].up);
         uint64_t lost_us = clock_now_us();
@@ -201,6 +202,29 @@ static void test_world_without_rank_0(void **state)
             task_destroy(t);
         }
         assert_int_equal(said, n_ready < 2);
+    }
+}
+
+/* Who misses most of the workers too is cut off itself: no reason to start the others again. Its part ends at the start deadline. */
+static void test_router_cut_off_at_the_start(void **state)
+{
+    enum { UNLED_US = 20 * 1000000 };
+    struct test_world *w = world_serving();
+    struct daemon *d = w->d[WORLD_ROUTER];
+    for (uint32_t r = 0; r < WORLD_RANKS; r++)
+        if (r != WORLD_ROUTER && r != WORLD_RANKS - 1)
+            world_kill(w, r);
+    WORLD_AWAIT(w, !d->members[0].up && !d->members[WORLD_FIRST_WORKER].up);
+    uint64_t now_us = clock_now_us();
+    router_role_tick(d->router, now_us + 2ull * UNLED_US);
+    assert_false(d->draining);
+    router_role_tick(d->router, now_us + 1000000ull * d->config->start_deadline_s);
+    assert_true(d->draining);
+    assert_int_equal(d->exit_status, 1);
+    struct task *t;
+    while ((t = queue_pop(d->to_mover)) != NULL) {
+        assert_int_not_equal(t->kind, TASK_UNLED);
+        task_destroy(t);
     }
 }
 
@@ -248,6 +272,7 @@ int main(void)
         cmocka_unit_test(test_shorter_grace_wins),
         cmocka_unit_test(test_orphans_end),
         cmocka_unit_test(test_world_without_rank_0),
+        cmocka_unit_test(test_router_cut_off_at_the_start),
         cmocka_unit_test(test_nobody_left_to_serve),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

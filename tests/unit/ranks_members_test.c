@@ -109,6 +109,22 @@ static void test_next_worker_leads(void **state)
     assert_int_equal(daemon_rack_leader(w->d[5], 0), 3);
 }
 
+/* A leader that hangs: its members find another while the scheduler still waits for their own beats. */
+static void test_silent_leader(void **state)
+{
+    struct test_world *w = world_make();
+    world_start_to(w, BOOT_DETACHED);
+    struct daemon *d = w->d[WORLD_RANKS - 1];
+    struct member *leader = &d->members[WORLD_FIRST_WORKER];
+    WORLD_AWAIT(w, leader->up);
+    uint64_t beat_us = 1000ull * d->config->heartbeat_ms;
+    uint64_t suspect_us = beat_us * (d->config->missed_heartbeats + 1);
+    leader->heard_us = clock_now_us() - (suspect_us - beat_us);
+    assert_int_equal(daemon_rack_leader(d, 0), WORLD_FIRST_WORKER + 1);
+    d->config->heartbeat_ms = 3600000;
+    assert_int_equal(daemon_rack_leader(d, 0), WORLD_FIRST_WORKER);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -118,6 +134,7 @@ int main(void)
         cmocka_unit_test(test_rank_0_lost_at_the_start),
         cmocka_unit_test(test_first_connection_is_tried_again),
         cmocka_unit_test(test_next_worker_leads),
+        cmocka_unit_test(test_silent_leader),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -271,6 +271,20 @@ static void test_gives_up_with_last_words(void **state)
     end(&f);
 }
 
+/* Time passes, also for a restart that is due, and it is not started. */
+static void stays_down(struct fixture *f, uint32_t incarnation)
+{
+    replica_hold(f->r, "its image is gone");
+    assert_int_equal(load(f).state, REPLICA_FAILED);
+    assert_string_equal(replica_trouble(f->r), "its image is gone");
+    for (uint64_t until = clock_now_us() + SOON_US; clock_now_us() < until;) {
+        replica_tick(f->r, clock_now_us() + 1000000000);
+        uv_run(&f->loop, UV_RUN_NOWAIT);
+    }
+    assert_int_equal(load(f).incarnation, incarnation);
+    assert_int_equal(load(f).state, REPLICA_FAILED);
+}
+
 /* What it needs is being mended: no restart meanwhile, and then it starts afresh. */
 static void test_held_until_released(void **state)
 {
@@ -278,15 +292,13 @@ static void test_held_until_released(void **state)
     begin(&f, "dies");
     AWAIT(&f, 0, load(&f).state == REPLICA_FAILED);
     assert_non_null(strstr(replica_trouble(f.r), "ended with status 7: no more of this"));
+    stays_down(&f, 1);
+    replica_release(f.r);
+    AWAIT(&f, 0, load(&f).incarnation == 2);
+    end(&f);
+    begin(&f, "dies");
     AWAIT(&f, REPLICA_BACKOFF_MAX_MS * 1000, load(&f).state == REPLICA_BROKEN);
-    replica_hold(f.r, "its image is gone");
-    assert_int_equal(load(&f).state, REPLICA_FAILED);
-    assert_string_equal(replica_trouble(f.r), "its image is gone");
-    for (uint64_t until = clock_now_us() + SOON_US; clock_now_us() < until;) {
-        replica_tick(f.r, clock_now_us() + 1000000000);
-        uv_run(&f.loop, UV_RUN_NOWAIT);
-    }
-    assert_int_equal(load(&f).incarnation, REPLICA_MAX_DEATHS);
+    stays_down(&f, REPLICA_MAX_DEATHS);
     replica_release(f.r);
     AWAIT(&f, 0, load(&f).incarnation == REPLICA_MAX_DEATHS + 1);
     AWAIT(&f, 0, load(&f).state == REPLICA_FAILED); /* not BROKEN: it has its tries again */

@@ -162,6 +162,13 @@ static void test_ready_then_degraded_then_ready(void **state)
     end(&f);
 }
 
+static bool missing_is(struct fixture *f, uint32_t owner, uint32_t replica, const char *why)
+{
+    char words[128];
+    snprintf(words, sizeof words, "%u on n%u (%s)", replica, owner - FIRST_WORKER, why);
+    return strstr(service(f).progress, words) != NULL;
+}
+
 /* Why a replica does not serve, in its worker's words; and a node that lost its image gets it again. */
 static void test_trouble_is_named_and_weights_come_again(void **state)
 {
@@ -185,11 +192,15 @@ static void test_trouble_is_named_and_weights_come_again(void **state)
     beat(&f, owners[2], 2, REPLICA_READY);
     beat(&f, owners[2], 2, REPLICA_FAILED);
     assert_null(strstr(service(&f).progress, "its image is gone")); /* that is over */
-    sched_lost(f.s, owners[1], f.now); /* cut off and healed: it may lose its image afterwards */
+    sched_lost(f.s, owners[1],
+               f.now); /* cut off and healed: nothing is asked of it, nothing awaited */
     sched_returned(f.s, owners[1], 10 + owners[1] - FIRST_WORKER, f.now);
-    sched_actions_clear(sched_actions(f.s));
-    have(&f, owners[1], 0, 0, "");
-    assert_non_null(strstr(service(&f).progress, "(waiting for weights)"));
+    f.now += 1000 * SECOND;
+    beat(&f, owners[1], 1, REPLICA_LOADING);
+    sched_tick(f.s, f.now);
+    assert_true(missing_is(&f, owners[1], 1, "its engine is starting"));
+    have(&f, owners[1], 0, 0, ""); /* it may lose its image afterwards */
+    assert_true(missing_is(&f, owners[1], 1, "waiting for weights"));
     end(&f);
 }
 
