@@ -228,6 +228,22 @@ static void mark_unled(struct mover *m, const struct task *t)
         log_warn("mover: %s", e.text);
 }
 
+static void restate(struct mover *m, const struct task *t)
+{
+    struct endpoint p;
+    struct err e = ERR_INIT;
+    int rc = endpoint_read(m->config.run_dir, &p, &e);
+    if (!rc) {
+        memcpy(p.state, t->endpoint.state, sizeof p.state);
+        memcpy(p.progress, t->endpoint.progress, sizeof p.progress);
+        p.n_ready = t->endpoint.n_ready;
+        p.updated_wall_s = t->endpoint.updated_wall_s;
+        rc = endpoint_write(m->config.run_dir, &p, &e);
+    }
+    if (rc)
+        log_warn("endpoint: %s", e.text);
+}
+
 int mover_run(struct mover *m)
 {
     for (;;) {
@@ -241,6 +257,10 @@ int mover_run(struct mover *m)
             break;
         case TASK_UNLED:
             mark_unled(m, t);
+            task_destroy(t);
+            continue;
+        case TASK_RESTATE:
+            restate(m, t);
             task_destroy(t);
             continue;
         case TASK_OPEN_PACK:

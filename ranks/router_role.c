@@ -220,6 +220,19 @@ static void start_again(struct router_role *r)
     daemon_drain(d, 0, "rank 0 was lost before the service was up");
 }
 
+/* endpoint.json is rank 0's, and says STARTING for ever: whoever waits for the service must see that it is up. */
+static void publish_unled(struct daemon *d, const struct msg_service *v)
+{
+    struct task *t = daemon_task(d, TASK_RESTATE);
+    if (!t)
+        return;
+    snprintf(t->endpoint.state, sizeof t->endpoint.state, "%s", service_state_name(v->state));
+    snprintf(t->endpoint.progress, sizeof t->endpoint.progress, "%s", v->progress);
+    t->endpoint.n_ready = v->n_ready;
+    t->endpoint.updated_wall_s = clock_wall_us() / 1000000u;
+    daemon_give(d, t);
+}
+
 /* A service that was up goes on without a scheduler, and one whose replicas are up begins. Any other would wait for it until the job's end:
  * start the world again; or, when it is this router that is cut off, end its part at the start deadline. */
 static void check_led(struct router_role *r, uint64_t now_us)
@@ -230,7 +243,10 @@ static void check_led(struct router_role *r, uint64_t now_us)
     if (!has_most_workers(d))
         r->unled_us = now_us; /* cut off itself: when they are back rank 0 may be too */
     if (now_us >= r->unled_us + UNLED_US) {
-        if (!router_serve_unled(r->router))
+        struct msg_service v;
+        if (router_serve_unled(r->router, &v))
+            publish_unled(d, &v);
+        else
             start_again(r);
     } else if (now_us >= r->begun_us + 1000000ull * d->config->start_deadline_s) {
         d->exit_status = ORPHAN_EXIT_STATUS;

@@ -22,8 +22,9 @@ enum task_kind {
     TASK_RELEASED, /* phase */
     TASK_ABORTED,  /* err */
     /* work: loop → mover, and back with its result */
-    TASK_PUBLISH,   /* endpoint → endpoint.json */
-    TASK_UNLED,     /* a: hosts to blame: the job script is to start the world again */
+    TASK_PUBLISH, /* endpoint → endpoint.json */
+    TASK_UNLED,   /* a: hosts to blame: the job script is to start the world again */
+    TASK_RESTATE, /* endpoint: its state, progress, n_ready and time into the file, the rest stays */
     TASK_OPEN_PACK, /* scheduler: → a: index bytes, b: meta bytes, c: file offsets u64[n], n */
     TASK_OPEN_CACHE, /* worker: a: index bytes, b: meta bytes → have, c: its bits; path when complete */
     TASK_CHECK_IMAGE, /* worker: path → err: the image there cannot be used */

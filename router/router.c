@@ -302,7 +302,7 @@ uint16_t router_port(const struct router *r)
     return http_server_port(r->http);
 }
 
-bool router_serve_unled(struct router *r)
+bool router_serve_unled(struct router *r, struct msg_service *out)
 {
     struct msg_service s = r->service;
     s.n_ready = table_n_live(r->table, UINT32_MAX, clock_now_us());
@@ -312,6 +312,7 @@ bool router_serve_unled(struct router *r)
     snprintf(s.progress, sizeof s.progress, "%u of %u replicas answer; there is no scheduler",
              s.n_ready, s.n_wanted);
     router_on_service(r, &s);
+    *out = s;
     return true;
 }
 

@@ -52,8 +52,9 @@ void router_on_scheduler(struct router *r,
 /* No new requests (503 with Retry-After); running ones go on. done is called when none is left or at the deadline (then the rest end with a
  * typed error). */
 void router_drain(struct router *r, uint32_t grace_ms, void (*done)(void *ctx), void *ctx);
-/* No scheduler will say it any more: with n_min replicas in reach the service is DEGRADED. false: with fewer it is what it was. */
-bool router_serve_unled(struct router *r);
+/* No scheduler will say it any more: with n_min replicas in reach the service is DEGRADED, as *out says. false: with fewer it is what it
+ * was. */
+bool router_serve_unled(struct router *r, struct msg_service *out);
 bool router_has_served(const struct router *r); /* the service was READY or DEGRADED once */
 uint32_t router_n_running(const struct router *r);
 /* Close listener and connections; frees when every handle is closed, then calls done. */

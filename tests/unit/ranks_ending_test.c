@@ -196,13 +196,47 @@ static void test_world_without_rank_0(void **state)
         assert_int_equal(d->draining, n_ready < 2);
         assert_int_equal(d->exit_status, n_ready < 2 ? 75 : 0);
         struct task *t;
-        bool said = false;
+        bool said = false, restated = false;
         while ((t = queue_pop(d->to_mover)) != NULL) {
+            restated = restated || (t->kind == TASK_RESTATE && t->endpoint.n_ready == n_ready &&
+                                    strcmp(t->endpoint.state, "DEGRADED") == 0);
             said = said || (t->kind == TASK_UNLED && strcmp(buf_cstr(&t->a), "n0\n") == 0);
             task_destroy(t);
         }
         assert_int_equal(said, n_ready < 2);
+        assert_int_equal(restated, n_ready == 2); /* for those who wait for the service */
     }
+}
+
+/* What the mover makes of it: all else in endpoint.json stays. */
+static void test_endpoint_restated(void **state)
+{
+    struct test_world *w = world_make();
+    struct daemon *d = w->d[WORLD_ROUTER];
+    struct err e = ERR_INIT;
+    char dir[] = "/tmp/exa-ending-XXXXXX";
+    struct mover *m;
+    struct endpoint p = {
+        .job = "7", .state = "STARTING", .key = "sk-exa-1", .model = "tiny", .n_wanted = 4};
+    assert_non_null(mkdtemp(dir));
+    assert_int_equal(endpoint_write(dir, &p, &e), 0);
+    struct mover_config mc = {.run_dir = dir};
+    assert_int_equal(mover_create(&m, &mc, NULL, d->to_mover, d->to_loop, &e), 0);
+    struct task *t = daemon_task(d, TASK_RESTATE);
+    t->endpoint = (struct endpoint){.state = "DEGRADED", .progress = "no scheduler", .n_ready = 3};
+    assert_true(daemon_give(d, t));
+    assert_true(daemon_give(d, daemon_task(d, TASK_LEAVE)));
+    assert_int_equal(mover_run(m), 0);
+    assert_int_equal(endpoint_read(dir, &p, &e), 0);
+    assert_string_equal(p.state, "DEGRADED");
+    assert_string_equal(p.progress, "no scheduler");
+    assert_string_equal(p.key, "sk-exa-1");
+    assert_int_equal(p.n_ready, 3);
+    assert_int_equal(p.n_wanted, 4);
+    char file[64];
+    snprintf(file, sizeof file, "%s/endpoint.json", dir);
+    remove(file);
+    rmdir(dir);
 }
 
 /* Who misses most of the workers too is cut off itself: no reason to start the others again. Its part ends at the start deadline. */
@@ -272,6 +306,7 @@ int main(void)
         cmocka_unit_test(test_shorter_grace_wins),
         cmocka_unit_test(test_orphans_end),
         cmocka_unit_test(test_world_without_rank_0),
+        cmocka_unit_test(test_endpoint_restated),
         cmocka_unit_test(test_router_cut_off_at_the_start),
         cmocka_unit_test(test_nobody_left_to_serve),
     };
