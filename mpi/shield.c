@@ -52,7 +52,10 @@ static int find_btl_tcp(struct dl_phdr_info *info, size_t size, void *arg)
 static ssize_t silence(int fd, ssize_t n, bool reading, const void *caller)
 {
     uintptr_t from = (uintptr_t)caller;
-    if (n > 0 || (n == 0 && !reading) || from < tcp_from || from >= tcp_to || !atomic_load(&raised))
+    if (n > 0 || (n == 0 && !reading))
+        return n;
+    /* other threads call, too: where the transport lies is set before `raised` is */
+    if (!atomic_load(&raised) || from < tcp_from || from >= tcp_to)
         return n;
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return n;
@@ -120,8 +123,10 @@ void ompi_rte_abort(int code, char *fmt, ...)
 
 void shield_raise(void)
 {
-    dl_iterate_phdr(find_btl_tcp, NULL);
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, hole) != 0)
+    /* Without the hole a broken connection would stay readable: better the transport learns of it than it asks for ever. */
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, hole) == 0)
+        dl_iterate_phdr(find_btl_tcp, NULL);
+    else
         log_warn("mpi: no socket to stand for broken connections: %s", strerror(errno));
     atomic_store(&raised, true);
 }
