@@ -88,6 +88,7 @@ struct daemon {
     struct worker *worker;
     /* end */
     uint64_t alone_us; /* neither the scheduler nor anybody to work with in reach since */
+    bool ends;         /* the whole service does, and not a part that is cut off from it */
     bool draining;
     uint64_t drain_deadline_us;
     uint64_t

@@ -68,6 +68,7 @@ void daemon_drain(struct daemon *d, uint32_t grace_ms, const char *why)
         return;
     }
     d->draining = true;
+    d->ends = (d->scheduler || d->router) && members_most_workers(d);
     d->drain_deadline_us = deadline;
     log_info("end: %s, grace_ms=%u", why, grace_ms);
     tell_all(d, grace_ms, why);
@@ -135,6 +136,7 @@ static void leave_now(struct daemon *d, uint64_t now_us)
     if (!t)
         _exit(d->exit_status);
     t->status = d->exit_status;
+    t->ends = d->ends;
     daemon_give(d, t);
 }
 

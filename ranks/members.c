@@ -199,6 +199,17 @@ uint32_t members_rack_leader(struct daemon *d, uint32_t rack)
     return UINT32_MAX;
 }
 
+bool members_most_workers(const struct daemon *d)
+{
+    uint32_t n = 0, n_up = 0;
+    for (uint32_t m = 0; m < d->n_ranks; m++)
+        if (d->members[m].role == ROLE_WORKER) {
+            n++;
+            n_up += d->members[m].up;
+        }
+    return 2 * n_up > n;
+}
+
 void members_up(struct daemon *d, const struct plane_peer *peer)
 {
     if (peer->member >= d->n_ranks)

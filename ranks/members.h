@@ -19,6 +19,8 @@ void members_message(struct daemon *d, uint32_t member, uint16_t type, const uin
 void members_task(struct daemon *d, struct task *t); /* CONNECT, REACHED from the mover; borrowed */
 void members_tick(struct daemon *d, uint64_t now_us);
 uint32_t members_rack_leader(struct daemon *d, uint32_t rack);
+/* For rank 0 and routers, which are linked with all of them: most are in reach, so it is not this process that is cut off. */
+bool members_most_workers(const struct daemon *d);
 /* The start failed: the mover ends the process. */
 void members_abort(struct daemon *d, int code, const char *why);
 

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "ranks/members.h"
 #include "ranks/start.h"
 #include "router/router.h"
 
@@ -196,18 +197,6 @@ void router_role_up(struct router_role *r, uint32_t member)
     }
 }
 
-/* Rank 0 is gone, not this router: it still has most of the workers. */
-static bool has_most_workers(const struct daemon *d)
-{
-    uint32_t n = 0, n_up = 0;
-    for (uint32_t m = 0; m < d->n_ranks; m++)
-        if (d->members[m].role == ROLE_WORKER) {
-            n++;
-            n_up += d->members[m].up;
-        }
-    return 2 * n_up > n;
-}
-
 static void start_again(struct router_role *r)
 {
     struct daemon *d = r->d;
@@ -238,9 +227,15 @@ static void publish_unled(struct daemon *d, const struct msg_service *v)
 static void check_led(struct router_role *r, uint64_t now_us)
 {
     struct daemon *d = r->d;
-    if (d->draining || !r->unled_us || router_has_served(r->router))
+    uint64_t deadline_us = r->begun_us + 1000000ull * d->config->start_deadline_s;
+    if (d->draining || router_has_served(r->router))
         return;
-    if (!has_most_workers(d))
+    /* A rank 0 that lives has decided by then. One that hangs keeps its link, and is as good as lost. */
+    if (!r->unled_us && now_us >= deadline_us + UNLED_US)
+        r->unled_us = deadline_us;
+    if (!r->unled_us)
+        return;
+    if (!members_most_workers(d))
         r->unled_us = now_us; /* cut off itself: when they are back rank 0 may be too */
     if (now_us >= r->unled_us + UNLED_US) {
         struct msg_service v;
@@ -248,7 +243,7 @@ static void check_led(struct router_role *r, uint64_t now_us)
             publish_unled(d, &v);
         else
             start_again(r);
-    } else if (now_us >= r->begun_us + 1000000ull * d->config->start_deadline_s) {
+    } else if (now_us >= deadline_us) {
         d->exit_status = ORPHAN_EXIT_STATUS;
         daemon_drain(d, ORPHAN_GRACE_MS,
                      "the scheduler was lost before the service was ready, and it never will be");

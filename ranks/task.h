@@ -29,7 +29,7 @@ enum task_kind {
     TASK_OPEN_CACHE, /* worker: a: index bytes, b: meta bytes → have, c: its bits; path when complete */
     TASK_CHECK_IMAGE, /* worker: path → err: the image there cannot be used */
     TASK_ROUND,       /* worker: a: MSG_ROUND body → have, c: its bits; path when complete */
-    TASK_LEAVE,       /* status: the mover ends the process */
+    TASK_LEAVE,       /* status; ends: the job script is told; the mover ends the process */
 };
 
 struct task {
@@ -37,6 +37,7 @@ struct task {
     struct err err; /* result: err.code 0 is success */
     uint32_t phase, n;
     int status;
+    bool ends; /* the whole service does */
     struct buf a, b, c;
     struct endpoint endpoint;
     struct msg_have have; /* bits point into c */

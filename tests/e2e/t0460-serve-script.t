@@ -9,8 +9,8 @@ mkdir "$W/stubs" "$W/bin"
 ln -s "$BIN/exaserve" "$BIN/exaserve-engine" "$W/bin/"
 cat >"$W/bin/exaserved" <<'STUB'
 #!/bin/bash
-# the real one, but slow to plan where the case says so
-[ "$1" != --plan ] || { touch "$CASE/planning"; [ ! -e "$CASE/plan-slowly" ] || sleep 1; }
+# the real one, but slow to plan where the case says so: until it is told to go on
+[ "$1" != --plan ] || { touch "$CASE/planning"; while [ -e "$CASE/plan-slowly" ]; do sleep 0.05; done; }
 exec "$REAL/exaserved" "$@"
 STUB
 cat >"$W/stubs/srun" <<'STUB'
@@ -96,6 +96,9 @@ is "$? $(grep -c '^world' "$CASE/calls") $(grep -c 'the others are ended' "$CASE
 new_case cut-off
 world 1 <<<'touch "$dir/left" "$dir/detached"; sleep 18'
 start script; cut_off=$!
+new_case hung-end
+world 1 <<<'touch "$dir/detached"; sleep 1; touch "$dir/ended"; while :; do sleep 0.05; done'
+start script; hung_end=$!
 new_case hangs
 world 1 <<<'touch "$dir/left"; while :; do sleep 0.05; done'
 world 2 <<<'touch "$dir/detached"'
@@ -123,6 +126,7 @@ world 1 <<<'while :; do sleep 0.05; done'
 start script; pid=$!
 until_true 20 test -e "$CASE/planning"
 kill -TERM $pid
+rm "$CASE/plan-slowly"
 wait $pid
 is "$? $(calls)" "0 probe n1,n2,n3" "asked to end while it plans: no world is started"
 
@@ -130,5 +134,8 @@ new_case wrong
 world 1 <<<'exit 4'
 (script)
 is "$? $(grep -c '^world' "$CASE/calls")" "4 1" "a wrong configuration is not tried again"
+
+wait $hung_end
+is "$? $(paste -sd';' "$W/hung-end/calls")" "1 probe n1,n2,n3;world 1 n1,n2,n3;term" "a rank that hangs when the service has ended is ended, too"
 
 echo "1..$n"

@@ -48,6 +48,8 @@ static void test_one_signal_ends_all(void **state)
         assert_true(clock_now_us() < until);
     }
     assert_string_equal(w->state, "STOPPED");
+    for (uint32_t r = 0; r < WORLD_RANKS; r++) /* a few tell the job script */
+        assert_int_equal(w->word[r]->ends, r < WORLD_FIRST_WORKER);
 }
 
 static void test_last_word_waits_for_the_one_before(void **state)
@@ -208,6 +210,24 @@ static void test_world_without_rank_0(void **state)
     }
 }
 
+/* Rank 0 hangs: its link stays, and it has not decided at the start deadline. */
+static void test_rank_0_hangs_at_the_start(void **state)
+{
+    enum { UNLED_US = 20 * 1000000 };
+    struct test_world *w = world_serving();
+    struct daemon *d = w->d[WORLD_ROUTER];
+    uint64_t deadline_us = clock_now_us() + 1000000ull * d->config->start_deadline_s;
+    router_role_tick(d->router, deadline_us + UNLED_US / 2);
+    assert_false(d->draining);
+    router_role_tick(d->router, deadline_us + UNLED_US);
+    assert_true(d->draining);
+    assert_int_equal(d->exit_status, 75);
+    w->dead[0] = true; /* it hangs on */
+    WORLD_AWAIT(w, w->word[WORLD_ROUTER] && w->word[WORLD_FIRST_WORKER]);
+    assert_true(w->word[WORLD_ROUTER]->ends); /* and the job script ends it */
+    assert_false(w->word[WORLD_FIRST_WORKER]->ends);
+}
+
 /* What the mover makes of it: all else in endpoint.json stays. */
 static void test_endpoint_restated(void **state)
 {
@@ -220,12 +240,13 @@ static void test_endpoint_restated(void **state)
         .job = "7", .state = "STARTING", .key = "sk-exa-1", .model = "tiny", .n_wanted = 4};
     assert_non_null(mkdtemp(dir));
     assert_int_equal(endpoint_write(dir, &p, &e), 0);
-    struct mover_config mc = {.run_dir = dir};
+    struct mover_config mc = {.run_dir = dir, .attempt_dir = dir};
     assert_int_equal(mover_create(&m, &mc, NULL, d->to_mover, d->to_loop, &e), 0);
     struct task *t = daemon_task(d, TASK_RESTATE);
     t->endpoint = (struct endpoint){.state = "DEGRADED", .progress = "no scheduler", .n_ready = 3};
     assert_true(daemon_give(d, t));
-    assert_true(daemon_give(d, daemon_task(d, TASK_LEAVE)));
+    assert_true(daemon_give(d, t = daemon_task(d, TASK_LEAVE)));
+    t->ends = true;
     assert_int_equal(mover_run(m), 0);
     assert_int_equal(endpoint_read(dir, &p, &e), 0);
     assert_string_equal(p.state, "DEGRADED");
@@ -234,6 +255,8 @@ static void test_endpoint_restated(void **state)
     assert_int_equal(p.n_ready, 3);
     assert_int_equal(p.n_wanted, 4);
     char file[64];
+    snprintf(file, sizeof file, "%s/ended", dir);
+    assert_int_equal(remove(file), 0); /* for the job script */
     snprintf(file, sizeof file, "%s/endpoint.json", dir);
     remove(file);
     rmdir(dir);
@@ -255,6 +278,7 @@ static void test_router_cut_off_at_the_start(void **state)
     router_role_tick(d->router, now_us + 1000000ull * d->config->start_deadline_s);
     assert_true(d->draining);
     assert_int_equal(d->exit_status, 1);
+    assert_false(d->ends); /* others may serve: no word to the job script */
     struct task *t;
     while ((t = queue_pop(d->to_mover)) != NULL) {
         assert_int_not_equal(t->kind, TASK_UNLED);
@@ -287,6 +311,7 @@ static void nobody_left_for(uint32_t rank, uint32_t first_lost, uint32_t last_lo
     WORLD_AWAIT(w, w->word[rank]);
     assert_int_equal(w->word[rank]->kind, TASK_LEAVE);
     assert_int_equal(w->word[rank]->status, 1);
+    assert_false(w->word[rank]->ends); /* it may be cut off: others go on */
 }
 
 static void test_nobody_left_to_serve(void **state)
@@ -306,6 +331,7 @@ int main(void)
         cmocka_unit_test(test_shorter_grace_wins),
         cmocka_unit_test(test_orphans_end),
         cmocka_unit_test(test_world_without_rank_0),
+        cmocka_unit_test(test_rank_0_hangs_at_the_start),
         cmocka_unit_test(test_endpoint_restated),
         cmocka_unit_test(test_router_cut_off_at_the_start),
         cmocka_unit_test(test_nobody_left_to_serve),
