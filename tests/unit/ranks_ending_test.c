@@ -235,7 +235,7 @@ static void test_endpoint_restated(void **state)
     struct daemon *d = w->d[WORLD_ROUTER];
     struct err e = ERR_INIT;
     char dir[] = "/tmp/exa-ending-XXXXXX";
-    struct mover *m;
+    static struct mover *m; /* as long as the program, as everywhere */
     struct endpoint p = {
         .job = "7", .state = "STARTING", .key = "sk-exa-1", .model = "tiny", .n_wanted = 4};
     assert_non_null(mkdtemp(dir));
