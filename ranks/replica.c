@@ -12,7 +12,12 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { RECORD_MAX_BYTES = RING_MAX_RECORD, STDIO_FDS = 3 };
+enum {
+    RECORD_MAX_BYTES = RING_MAX_RECORD,
+    STDIO_FDS = 3,
+    PAUSE_US =
+        1000000, /* ticks come several times a second: a longer gap is this process's own pause */
+};
 
 struct live_attempt {
     struct attempt attempt;
@@ -32,7 +37,9 @@ struct replica {
     bool alive;        /* the process runs */
     uv_poll_t poll;
     bool poll_open;
-    bool stopping, destroying, held;
+    bool stopping, destroying, held, hung;
+    uint64_t ticked_us,
+        resumed_us; /* resumed: when this process went on after a pause of its own */
     uint64_t started_us, restart_at_us;
     uint64_t moved_us, n_steps; /* when it last did something for its attempts: a record, a step */
     uint64_t deaths_us[REPLICA_MAX_DEATHS];
@@ -296,6 +303,7 @@ static void start(struct replica *r)
         return; /* the old one's handles are still closing: the next tick tries again */
     r->restart_at_us = 0;
     r->last_words[0] = 0;
+    r->hung = false;
     r->incarnation++;
     r->started_us = clock_now_us();
     int rc = channel_create(&r->channel, fds, &e);
@@ -383,15 +391,24 @@ void replica_destroy(struct replica *r)
     maybe_free(r);
 }
 
+/* Time in which this process was stopped (a suspended job, a frozen machine) does not count: its engine was, too. */
+static bool is_late(const struct replica *r, uint64_t since_us, uint64_t limit_us, uint64_t now_us)
+{
+    return now_us > (since_us > r->resumed_us ? since_us : r->resumed_us) + limit_us;
+}
+
 void replica_tick(struct replica *r, uint64_t now_us)
 {
+    if (r->ticked_us && now_us > r->ticked_us + PAUSE_US)
+        r->resumed_us = now_us;
+    r->ticked_us = now_us;
     if (r->stopping || r->held)
         return;
     if (r->restart_at_us && now_us >= r->restart_at_us) {
         start(r);
         return;
     }
-    if (!r->alive || !r->channel)
+    if (!r->alive || !r->channel || r->hung)
         return;
     const char *hang = NULL;
     const struct channel_status *status = channel_status(r->channel);
@@ -400,13 +417,15 @@ void replica_tick(struct replica *r, uint64_t now_us)
     if (!r->n_attempts || n_steps != r->n_steps)
         r->moved_us = now_us;
     r->n_steps = n_steps;
-    if (r->state == REPLICA_LOADING && now_us > r->started_us + r->host.load_timeout_us)
+    if (r->state == REPLICA_LOADING && is_late(r, r->started_us, r->host.load_timeout_us, now_us))
         hang = "did not become ready in time";
-    else if (r->state == REPLICA_READY && since && now_us > since + r->host.step_timeout_us)
+    else if (r->state == REPLICA_READY && since &&
+             is_late(r, since, r->host.step_timeout_us, now_us))
         hang = "hangs in a step";
-    else if (r->state == REPLICA_READY && now_us > r->moved_us + r->host.step_timeout_us)
+    else if (r->state == REPLICA_READY && is_late(r, r->moved_us, r->host.step_timeout_us, now_us))
         hang = "has requests and makes no step";
     if (hang) {
+        r->hung = true;
         log_error("replica: %u %s, killed", r->assign.replica, hang);
         snprintf(r->last_words, sizeof r->last_words, "%s", hang);
         uv_process_kill(&r->process, SIGKILL);
