@@ -138,9 +138,10 @@ like "$err" '^exaserve run: --listen must be an IP address' "in the words of the
 HOME=$W/noise.gguf EXASERVE_RUN_DIR='' exa run "$model"
 is "$code" 1 "no place for the run directory: 1"
 unlike "$err" 'kept for you' "no folder is named that is not there"
-(cd "$W" && EXASERVE_CACHE=here "$EXA" run "$model" >run.out 2>run.err </dev/null) & pid=$!; started+=($pid)
+rm "$W/run.out" "$W/run.err" # the last one's, which was ready
+(cd "$W" && EXASERVE_CACHE=here exec "$EXA" run "$model" >run.out 2>run.err </dev/null) & pid=$!; started+=($pid)
 ready; ok $? "a relative EXASERVE_CACHE" "$(cat "$W/run.err")"
-kill -INT "$(pgrep -P $pid -f "exaserve run" | head -1)"; wait $pid
+kill -INT $pid; wait $pid
 # a port that is taken is said before anything starts
 start python3 -c 'import socket, sys, time
 s = socket.socket(); s.bind(("127.0.0.1", 0)); s.listen()
