@@ -7,7 +7,8 @@ tool=$out/tests/tools/mpi_bcast_tool
 # sanitizer builds: MPI and UCX are not built with them (tests/tools/*.supp)
 export UCX_HANDLE_ERRORS=none UCX_MEM_MMAP_HOOK_MODE=none UCX_MEM_EVENTS=n
 # nor may Open MPI write its hooks over the sanitizers' own
-case $out in *asan* | *tsan*) export OMPI_MCA_memory=^patcher ;; esac
+slow=1
+case $out in *asan* | *tsan*) export OMPI_MCA_memory=^patcher slow=2 ;; esac
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=0}
 export TSAN_OPTIONS=${TSAN_OPTIONS:-suppressions=$PWD/tests/tools/tsan.supp:ignore_noninstrumented_modules=1}
 if [ "$(id -u)" = 0 ]; then
@@ -104,12 +105,12 @@ head -c 40000000 "$work/pack/pack" > "$work/cut"
 run cut --racks 0,0,1,1,2,2 --rounds 1 --pack "$work/cut"
 ok "$(is "$(lines 'rc FORMAT .*the file ends')" 6 >&2; echo $?)" 'a cut pack is named on all ranks'
 mkfifo "$work/fifo"
-run hang --racks 0,0,1,1,2,2 --rounds 1 --stall 3000 --pack "$work/fifo"
+run hang --racks 0,0,1,1,2,2 --rounds 1 --stall $((6000 * slow)) --pack "$work/fifo"
 ok "$(is "$(lines 'rc TIMEOUT .*/fifo.*no read returned')" 6 >&2; echo $?)" 'a read that hangs ends the round with its name'
 
 # a member dies, a leader dies, the first leader dies, and one right at the start; the others meet again and finish
 kill_test() { # VICTIM WHERE
-    run kill --racks 0,0,1,1,2,2 --stall 5000 --rounds 5 --kill "$1"
+    run kill --racks 0,0,1,1,2,2 --stall $((5000 * slow)) --rounds 5 --kill "$1"
     rm -rf "$work/now/result.${1%:*}" "$work/now/cache.${1%:*}"
     ok "$([ "$(lines 'round 1 rc PEER')" -gt 0 ] && is "$(lines 'image GOOD')" 5 >&2 && images_equal 5; echo $?)" \
         "survivors notice and finish after kill $1${2-}"
@@ -128,10 +129,10 @@ for victim in 4:0 0:5; do kill_test $victim ' over UCX'; done
 unset OMPI_MCA_pml OMPI_MCA_pml_ucx_tls OMPI_MCA_pml_ucx_devices UCX_TLS
 
 # somebody does not come to a round
-run absent --racks 0,0,1,1,2,2 --stall 2500 --absent 3
+run absent --racks 0,0,1,1,2,2 --stall $((5000 * slow)) --absent 3
 ok "$(is "$(lines 'round 1 rc PEER .*rank 3')" 5 >&2; echo $?)" 'a rank that does not come is named'
 ok "$(is "$(lines 'image GOOD')" 6 >&2; echo $?)" 'the next round with it works'
-run host --racks 0,0,1,1,2,2 --stall 2500 --absent 0
+run host --racks 0,0,1,1,2,2 --stall $((5000 * slow)) --absent 0
 ok "$(is "$(lines 'round 1 rc PEER .*no answer from rank 0')" 5 >&2 && is "$(lines 'image GOOD')" 6 >&2; echo $?)" \
     'the first rank that does not come is named, and the next round works'
 

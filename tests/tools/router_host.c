@@ -477,7 +477,7 @@ int main(int argc, char **argv)
         .n_ctx = 2048,
         .n_slots = 8,
         .n_threads = 1,
-        .grace_ms = 5000,
+        .grace_ms = 60000,
         .config = {
             .listen = "127.0.0.1", .key = "test-key", .member = 1, .incarnation = 0x1234567890}};
     parse_options(&h, argc, argv);
