@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "ranks/members.h"
+#include "ranks/patience.h"
 #include "ranks/router_role.h"
 #include "ranks/scheduler_role.h"
 #include "ranks/worker.h"
@@ -19,8 +20,6 @@ enum {
     FLUSH_US = 500000,      /* for the last messages to leave */
     LAST_WORD_US = 2000000, /* for the last endpoint.json */
     MOVER_US = 5000000,     /* a mover stuck in a file system does not keep the process */
-    ALONE_US =
-        300 * 1000000, /* Slurm's own patience with a node that is out of reach (SlurmdTimeout) */
     ALONE_EXIT_STATUS = 1,
 };
 

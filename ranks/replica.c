@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "ranks/patience.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -15,8 +16,6 @@
 enum {
     RECORD_MAX_BYTES = RING_MAX_RECORD,
     STDIO_FDS = 3,
-    PAUSE_US =
-        1000000, /* ticks come several times a second: a longer gap is this process's own pause */
 };
 
 struct live_attempt {

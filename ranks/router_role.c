@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "ranks/members.h"
+#include "ranks/patience.h"
 #include "ranks/start.h"
 #include "router/router.h"
 
@@ -16,8 +17,7 @@ enum {
     ORPHAN_EXIT_STATUS = 1,
     DOWN_FACTOR = 3, /* silent for so many times the suspect time: its requests end with an error */
     UNLED_US =
-        20 * 1000000,   /* without rank 0 before the service was ever up: it will not come up */
-    PAUSE_US = 1000000, /* ticks come each 100 ms: a longer gap is this process's own pause */
+        20 * 1000000, /* without rank 0 before the service was ever up: it will not come up */
 };
 
 struct beat_memory { /* the last whole heartbeat of a worker: a leader later says only "alive" */

@@ -2,6 +2,7 @@
 #include "ranks/scheduler/scheduler.h"
 
 #include "model/meta.h"
+#include "ranks/patience.h"
 #include "ranks/scheduler/internal.h"
 
 #include <stdio.h>
@@ -13,8 +14,6 @@ enum {
     BODIES_MAX_BYTES =
         1 << 30, /* a model's metadata, once; a few bytes for each member of a large world */
     FIRST_EPOCH = 1,
-    PAUSE_US =
-        1000000, /* ticks come several times a second: a longer gap is this process's own pause */
 };
 
 int sched_create(struct sched **out, const struct sched_wish *wish, struct err *e)

@@ -4,6 +4,7 @@
  * n_min are ready; or later, when some were lost. What is missing is named by node. Once reached, the service never goes back
  * to STARTING.
  */
+#include "ranks/patience.h"
 #include "ranks/scheduler/internal.h"
 
 #include <stdio.h>
@@ -12,7 +13,6 @@
 enum {
     NAMED_MAX = 6,
     RETURN_US = 20 * 1000000, /* a node that is out of reach may come back: a cut cable, a pause */
-    ALONE_US = 300 * 1000000, /* Slurm's own patience with nodes out of reach (SlurmdTimeout) */
 };
 
 /* Can this replica still become ready without anybody's help? */

@@ -230,6 +230,12 @@ static inline int tear_down(void **state)
     return 0;
 }
 
+#define CASE(name, f, set_up)                                                                      \
+    {                                                                                              \
+        name, f, set_up, tear_down, NULL                                                           \
+    }
+#define UCX(f) CASE(#f, f, set_up_ucx)
+
 /* Sanitizers own the signal handlers and the memory calls; UCX reads these when it is loaded. */
 static inline void ucx_settle(char **argv)
 {

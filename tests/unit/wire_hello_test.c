@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -226,6 +227,26 @@ static void sum_take(uint8_t out[SHA256_BYTES], const struct sum *s)
 static struct sum sum_of(const char *label, const struct side *client, const struct side *server)
 {
     return (struct sum){label, SECRET, PLANE_PROTOCOL, *client, *server, NULL, 0};
+}
+
+/* One field of what a proof is taken over is not what HELLO and CHALLENGE said. own, other: the two in s; reflected: the other's label */
+static void sum_spoil(struct sum *s, unsigned how, struct side *own, struct side *other,
+                      const char *reflected)
+{
+    s->secret = how == NO_SECRET ? "the secret of this joc" : SECRET;
+    s->label = how == REFLECTED ? reflected : s->label;
+    s->protocol += how == PROTOCOL;
+    own->incarnation += how == INCARNATION;
+    own->member += how == MEMBER;
+    own->build[0] = how == BUILT ? 'T' : own->build[0];
+    own->nonce[0] ^= how == NONCE_OWN;
+    other->nonce[NONCE - 1] ^= how == NONCE_THEIRS;
+    other->incarnation += how == OTHER_INCARNATION;
+    if (how == SWAPPED) {
+        struct side swap = *own;
+        *own = *other;
+        *other = swap;
+    }
 }
 
 static void say(uint8_t kind, const void *body, size_t n)
@@ -494,7 +515,6 @@ static void client_hello_wrong(void **state)
     }
 }
 
-/* One field of what the proof is taken over is not what HELLO and CHALLENGE said. */
 static void client_proof_wrong(void **state)
 {
     honest_make(SERVER);
@@ -502,19 +522,7 @@ static void client_proof_wrong(void **state)
         struct side us = side_make(CLIENT);
         struct side server = client_challenged(&us);
         struct sum s = sum_of("exaserve proof of client", &us, &server);
-        s.secret = i == NO_SECRET ? "the secret of this joc" : SECRET;
-        s.label = i == REFLECTED ? "exaserve proof of server" : s.label;
-        s.protocol += i == PROTOCOL;
-        s.client.incarnation += i == INCARNATION;
-        s.client.member += i == MEMBER;
-        s.client.build[0] = i == BUILT ? 'T' : s.client.build[0];
-        s.client.nonce[0] ^= i == NONCE_OWN;
-        s.server.nonce[NONCE - 1] ^= i == NONCE_THEIRS;
-        s.server.incarnation += i == OTHER_INCARNATION;
-        if (i == SWAPPED) {
-            s.client = server;
-            s.server = us;
-        }
+        sum_spoil(&s, i, &s.client, &s.server, "exaserve proof of server");
         uint8_t proof[SHA256_BYTES + 1] = {0};
         sum_take(proof, &s);
         proof[0] ^= i == FIRST_BIT;
@@ -642,6 +650,14 @@ static void client_crowd(void **state)
     assert_int_equal(log_lines("more lines on connections without a proof were left out"), 1);
 }
 
+/* Of this thread alone: what others of a loaded machine take does not count. */
+static uint64_t cpu_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
 /* A refused one that goes on sending, faster than it can be read, does not hold up the loop and is closed in time. */
 static void client_floods(void **state)
 {
@@ -665,11 +681,11 @@ static void client_floods(void **state)
     alarm(60); /* a plane that reads on never comes back */
     uint64_t from_us = clock_now_us(), longest_us = 0;
     while (rig.plane->waiting) {
-        uint64_t before_us = clock_now_us();
-        plane_progress(rig.plane, before_us);
-        uint64_t took_us = clock_now_us() - before_us;
+        uint64_t now_us = clock_now_us(), before_us = cpu_us();
+        plane_progress(rig.plane, now_us);
+        uint64_t took_us = cpu_us() - before_us;
         longest_us = took_us > longest_us ? took_us : longest_us;
-        assert_true(before_us - from_us < 20 * 1000 * 1000);
+        assert_true(now_us - from_us < 20 * 1000 * 1000);
     }
     alarm(0);
     print_message("closed after %.0f ms, longest progress %.1f ms\n",
@@ -850,19 +866,7 @@ static void server_proof_wrong(void **state)
         struct side client = server_hears_hello();
         struct side us = side_make(SERVER);
         struct sum s = sum_of("exaserve proof of server", &client, &us);
-        s.secret = i == NO_SECRET ? "the secret of this joc" : SECRET;
-        s.label = i == REFLECTED ? "exaserve proof of client" : s.label;
-        s.protocol += i == PROTOCOL;
-        s.server.incarnation += i == INCARNATION;
-        s.server.member += i == MEMBER;
-        s.server.build[0] = i == BUILT ? 'T' : s.server.build[0];
-        s.server.nonce[0] ^= i == NONCE_OWN;
-        s.client.nonce[NONCE - 1] ^= i == NONCE_THEIRS;
-        s.client.incarnation += i == OTHER_INCARNATION;
-        if (i == SWAPPED) {
-            s.client = us;
-            s.server = client;
-        }
+        sum_spoil(&s, i, &s.server, &s.client, "exaserve proof of client");
         uint8_t proof[SHA256_BYTES];
         sum_take(proof, &s);
         proof[0] ^= i == FIRST_BIT;

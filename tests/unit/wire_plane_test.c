@@ -338,15 +338,8 @@ static void mem_hello_timeout(void **state)
     assert_string_equal(low->events, "");
 }
 
-#define BOTH(f)                                                                                    \
-    {#f " (mem)", f, set_up_mem, tear_down, NULL},                                                 \
-    {                                                                                              \
-#f " (ucx)", f, set_up_ucx, tear_down, NULL                                                \
-    }
-#define MEM(f)                                                                                     \
-    {                                                                                              \
-#f, f, set_up_mem, tear_down, NULL                                                         \
-    }
+#define BOTH(f) CASE(#f " (mem)", f, set_up_mem), CASE(#f " (ucx)", f, set_up_ucx)
+#define MEM(f)  CASE(#f, f, set_up_mem)
 
 int main(int argc, char **argv)
 {

@@ -428,11 +428,6 @@ static void ucx_hello_timeout(void **state)
     close(fd);
 }
 
-#define UCX(f)                                                                                     \
-    {                                                                                              \
-#f, f, set_up_ucx, tear_down, NULL                                                         \
-    }
-
 int main(int argc, char **argv)
 {
     ucx_settle(argv);
