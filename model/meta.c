@@ -5,15 +5,15 @@
  * models have equal bytes.
  */
 #include "model/meta.h"
+#include "model/meta_codec.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const char MAGIC[7] = {'E', 'X', 'A', 'M', 'E', 'T', 'A'};
 
-enum { META_VERSION = 1, CONTEXT_DEFAULT_MAX = 4096 };
+enum { META_VERSION = 2 };
 
 void meta_init(struct model_meta *m)
 {
@@ -38,21 +38,12 @@ void meta_fini(struct model_meta *m)
 
 int meta_encode(const struct model_meta *m, struct buf *out, struct err *e)
 {
-    const struct model_params *p = &m->params;
     const struct tokenizer_data *t = &m->tok;
     buf_put(out, MAGIC, sizeof MAGIC);
     buf_u8(out, META_VERSION);
     buf_str(out, m->name);
 
-    buf_str(out, p->arch);
-    const uint32_t sizes[] = {p->n_layers, p->n_embd,   p->n_ff,  p->n_heads, p->n_kv_heads,
-                              p->head_dim, p->rope_dim, p->n_ctx, p->n_vocab};
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-        buf_u32(out, sizes[i]);
-    buf_f32(out, p->rope_base);
-    buf_f32(out, p->norm_eps);
-    buf_u8(out, p->tied_embeddings);
-
+    meta_params_put(out, &m->params);
     buf_str(out, t->model);
     buf_str(out, t->pre);
     buf_u32(out, t->n_tokens);
@@ -112,20 +103,6 @@ int meta_text_check(const void *text, size_t n, size_t max, const char *what, st
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-static int read_text(struct rd *r, char *dst, size_t cap, const char *what, struct err *e)
-{
-    size_t n;
-    const void *p = rd_blob(r, cap - 1, &n);
-    if (!p)
-        return err_set(e, ERR_FORMAT, "model data: %s: too long, or the data end there", what);
-    int rc = meta_text_check(p, n, cap - 1, what, e);
-    if (rc)
-        return rc;
-    memcpy(dst, p, n);
-    dst[n] = 0;
-    return 0;
-}
-
 /* The next string as a new one. */
 static char *read_dup(struct rd *r, size_t max, const char *what, struct err *e)
 {
@@ -169,34 +146,11 @@ static int read_strings(struct rd *r, char ***strings, uint32_t *count, uint32_t
     return 0;
 }
 
-static int read_bool(struct rd *r, bool *v, const char *what, struct err *e)
-{
-    uint8_t b = rd_u8(r);
-    if (!rd_ok(r) || b > 1)
-        return err_set(e, ERR_FORMAT, "model data: %s: expected 0 or 1, found %u", what, b);
-    *v = b;
-    return 0;
-}
-
-static int read_params(struct rd *r, struct model_params *p, struct err *e)
-{
-    int rc = read_text(r, p->arch, sizeof p->arch, "architecture", e);
-    if (rc)
-        return rc;
-    uint32_t *sizes[] = {&p->n_layers, &p->n_embd,   &p->n_ff,  &p->n_heads, &p->n_kv_heads,
-                         &p->head_dim, &p->rope_dim, &p->n_ctx, &p->n_vocab};
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-        *sizes[i] = rd_u32(r);
-    p->rope_base = rd_f32(r);
-    p->norm_eps = rd_f32(r);
-    return read_bool(r, &p->tied_embeddings, "tied_embeddings", e);
-}
-
 static int read_tokenizer(struct rd *r, struct tokenizer_data *t, struct err *e)
 {
-    int rc = read_text(r, t->model, sizeof t->model, "tokenizer model", e);
+    int rc = meta_text_get(r, t->model, sizeof t->model, "tokenizer model", e);
     if (!rc)
-        rc = read_text(r, t->pre, sizeof t->pre, "pre-tokenizer", e);
+        rc = meta_text_get(r, t->pre, sizeof t->pre, "pre-tokenizer", e);
     if (!rc)
         rc = read_strings(r, &t->tokens, &t->n_tokens, META_MAX_VOCAB, "token", e);
     if (rc)
@@ -214,20 +168,16 @@ static int read_tokenizer(struct rd *r, struct tokenizer_data *t, struct err *e)
     int32_t *ids[] = {&t->bos, &t->eos, &t->unk, &t->pad};
     for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
         *ids[i] = (int32_t)rd_u32(r);
-    rc = read_bool(r, &t->add_bos, "add_bos", e);
-    return rc ? rc : read_bool(r, &t->add_eos, "add_eos", e);
+    rc = meta_bool_get(r, &t->add_bos, "add_bos", e);
+    return rc ? rc : meta_bool_get(r, &t->add_eos, "add_eos", e);
 }
 
 int meta_validate(const struct model_meta *m, struct err *e)
 {
-    const struct model_params *p = &m->params;
     const struct tokenizer_data *t = &m->tok;
-    if (!p->arch[0])
-        return err_set(e, ERR_FORMAT, "architecture: expected a name, found none");
-    if (!isfinite(p->rope_base) || !isfinite(p->norm_eps))
-        return err_set(e, ERR_FORMAT,
-                       "RoPE base and norm epsilon: expected finite numbers, found %g and %g",
-                       (double)p->rope_base, (double)p->norm_eps);
+    int rc = meta_params_validate(&m->params, e);
+    if (rc)
+        return rc;
     for (uint32_t i = 0; i < t->n_tokens; i++)
         if (t->types[i] < TOKEN_NORMAL || t->types[i] > TOKEN_BYTE)
             return err_set(e, ERR_FORMAT,
@@ -254,14 +204,14 @@ static int read_meta(struct rd *r, struct model_meta *m, struct err *e)
     if (version != META_VERSION)
         return err_set(e, ERR_FORMAT, "model data: expected version %d, found %u", META_VERSION,
                        version);
-    int rc = read_text(r, m->name, sizeof m->name, "name", e);
+    int rc = meta_text_get(r, m->name, sizeof m->name, "name", e);
     if (!rc)
-        rc = read_params(r, &m->params, e);
+        rc = meta_params_get(r, &m->params, e);
     if (!rc)
         rc = read_tokenizer(r, &m->tok, e);
     bool has_template = false;
     if (!rc)
-        rc = read_bool(r, &has_template, "chat template", e);
+        rc = meta_bool_get(r, &has_template, "chat template", e);
     if (!rc && has_template) {
         m->chat_template = read_dup(r, META_TEMPLATE_BYTES, "chat template", e);
         if (!m->chat_template)
@@ -288,70 +238,4 @@ int meta_decode(struct model_meta *m, const void *data, size_t n, struct err *e)
     }
     *m = new;
     return 0;
-}
-
-/* --- what engines can run --------------------------------------------------------------------- */
-
-int meta_check_arch(const char *arch, struct err *e)
-{
-    if (strcmp(arch, "llama") == 0)
-        return 0;
-    return err_set(e, ERR_FORMAT, "unsupported architecture \"%s\": expected llama", arch);
-}
-
-int meta_check(const struct model_meta *m, struct err *e)
-{
-    const struct model_params *p = &m->params;
-    int rc = meta_check_arch(p->arch, e);
-    if (!rc)
-        rc = meta_validate(m, e);
-    if (rc)
-        return rc;
-    /* The most are far above any model known; they keep products of two in 64 bits and hostile
-     * files small. */
-    const struct {
-        const char *name;
-        uint32_t value, max;
-    } sizes[] = {
-        {"layers", p->n_layers, 1024},
-        {"width", p->n_embd, 1 << 18},
-        {"feed-forward width", p->n_ff, 1 << 20},
-        {"heads", p->n_heads, 1024},
-        {"KV heads", p->n_kv_heads, 1024},
-        {"head size", p->head_dim, 1024},
-        {"rotated dimensions", p->rope_dim, 1024},
-        {"context", p->n_ctx, 1 << 26},
-        {"vocabulary", p->n_vocab, META_MAX_VOCAB},
-    };
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-        if (sizes[i].value < 1 || sizes[i].value > sizes[i].max)
-            return err_set(e, ERR_FORMAT, "%s: expected 1 to %" PRIu32 ", found %" PRIu32,
-                           sizes[i].name, sizes[i].max, sizes[i].value);
-    if (p->n_heads % p->n_kv_heads)
-        return err_set(e, ERR_FORMAT,
-                       "heads: expected a multiple of the %" PRIu32 " KV heads, found %" PRIu32,
-                       p->n_kv_heads, p->n_heads);
-    if (p->rope_dim % 2 || p->rope_dim > p->head_dim)
-        return err_set(
-            e, ERR_FORMAT,
-            "rotated dimensions: expected an even number of at most the head size %" PRIu32
-            ", found %" PRIu32,
-            p->head_dim, p->rope_dim);
-    if (!(p->rope_base >= 1))
-        return err_set(e, ERR_FORMAT, "RoPE base: expected at least 1, found %g",
-                       (double)p->rope_base);
-    if (!(p->norm_eps > 0 && p->norm_eps < 1))
-        return err_set(e, ERR_FORMAT, "norm epsilon: expected between 0 and 1, found %g",
-                       (double)p->norm_eps);
-    if (p->n_vocab != m->tok.n_tokens)
-        return err_set(e, ERR_FORMAT,
-                       "vocabulary: expected as many as the tokenizer's %" PRIu32
-                       " tokens, found %" PRIu32,
-                       m->tok.n_tokens, p->n_vocab);
-    return 0;
-}
-
-uint32_t meta_context_default(const struct model_params *p)
-{
-    return p->n_ctx < CONTEXT_DEFAULT_MAX ? p->n_ctx : CONTEXT_DEFAULT_MAX;
 }
