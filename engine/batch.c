@@ -25,9 +25,10 @@ int batch_init(struct batch *b, uint32_t n_slots, uint32_t n_ctx, uint32_t n_voc
     b->requests = calloc(n_slots, sizeof *b->requests);
     b->tokens = calloc((size_t)n_slots * n_ctx, sizeof *b->tokens);
     b->by_age = calloc(n_slots, sizeof *b->by_age);
+    b->share = calloc(n_slots, sizeof *b->share);
     b->notices = calloc((size_t)n_slots * BATCH_NOTICES_PER_SLOT, sizeof *b->notices);
     b->rows = calloc(batch_max_rows(n_slots, chunk), sizeof *b->rows);
-    if (!b->requests || !b->tokens || !b->by_age || !b->notices || !b->rows) {
+    if (!b->requests || !b->tokens || !b->by_age || !b->share || !b->notices || !b->rows) {
         batch_fini(b);
         return err_set(e, ERR_NOMEM, "request table of %u slots: out of memory", n_slots);
     }
@@ -41,6 +42,7 @@ void batch_fini(struct batch *b)
     free(b->requests);
     free(b->tokens);
     free(b->by_age);
+    free(b->share);
     free(b->notices);
     free(b->rows);
     *b = (struct batch){0};
@@ -224,10 +226,10 @@ static uint32_t put_rows(struct batch *b, uint32_t n_rows, uint32_t slot, uint32
     struct request *r = &b->requests[slot];
     for (uint32_t i = 0; i < count; i++, r->n_computed++)
         b->rows[n_rows++] = (struct batch_row){
-            .slot = slot,
+            .seq = slot,
             .position = r->n_computed,
             .token = r->tokens[r->n_computed],
-            .wants_logits = r->n_computed + 1 == r->n_known,
+            .out = r->n_computed + 1 == r->n_known ? b->n_out++ : ROW_NO_OUT,
         };
     return n_rows;
 }
@@ -235,6 +237,7 @@ static uint32_t put_rows(struct batch *b, uint32_t n_rows, uint32_t slot, uint32
 uint32_t batch_plan(struct batch *b)
 {
     uint32_t n_rows = 0, n_prefill = 0;
+    b->n_out = 0;
     for (uint32_t i = 0; i < b->n_slots; i++) {
         const struct request *r = &b->requests[i];
         if (!r->used)
@@ -248,18 +251,18 @@ uint32_t batch_plan(struct batch *b)
             b->by_age[at] = b->by_age[at - 1];
         b->by_age[at] = i;
     }
-    uint32_t left = b->chunk;
-    for (uint32_t i = 0; i < n_prefill && left; i++) {
+    /* Shares first, rows after: the rows of one sequence stand together. */
+    uint32_t left = b->chunk, *share = b->share;
+    for (uint32_t i = 0; i < n_prefill; i++) {
         /* an equal part of what is left, rounded up: the oldest get the odd ones */
         uint32_t sharers = n_prefill - i, part = (left + sharers - 1) / sharers;
-        uint32_t count = least(pending(&b->requests[b->by_age[i]]), part);
-        n_rows = put_rows(b, n_rows, b->by_age[i], count);
-        left -= count;
+        share[i] = least(pending(&b->requests[b->by_age[i]]), part);
+        left -= share[i];
     }
-    for (uint32_t i = 0; i < n_prefill && left; i++) { /* what short prompts left over */
-        uint32_t count = least(pending(&b->requests[b->by_age[i]]), left);
-        n_rows = put_rows(b, n_rows, b->by_age[i], count);
-        left -= count;
+    for (uint32_t i = 0; i < n_prefill; i++) { /* what short prompts left over */
+        uint32_t more = least(pending(&b->requests[b->by_age[i]]) - share[i], left);
+        left -= more;
+        n_rows = put_rows(b, n_rows, b->by_age[i], share[i] + more);
     }
     return n_rows;
 }

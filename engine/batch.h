@@ -47,10 +47,11 @@ struct batch {
     uint64_t next_seq;
     struct request *requests; /* [n_slots] */
     uint32_t *tokens;         /* [n_slots][n_ctx] */
-    uint32_t *by_age;         /* [n_slots] scratch of batch_plan */
+    uint32_t *by_age, *share; /* [n_slots] scratch of batch_plan */
     uint32_t n_notices;
     struct notice *notices; /* [n_slots * BATCH_NOTICES_PER_SLOT] */
     struct batch_row *rows; /* [batch_max_rows] of the planned step */
+    uint32_t n_out;         /* of them with outputs */
 };
 
 int batch_init(struct batch *b, uint32_t n_slots, uint32_t n_ctx, uint32_t n_vocab, uint32_t chunk,

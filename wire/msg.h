@@ -232,17 +232,42 @@ struct attempt {
     uint32_t generation;
 };
 
+/* 0 is off (or the neutral value) everywhere but where said otherwise. Definitions: engine/sampler.h. */
 struct sampling {
     float temperature; /* 0: greedy */
-    float top_p;       /* 1: off */
-    uint32_t top_k;    /* 0: off */
-    uint64_t seed;     /* randomness is a function of (seed, position) */
+    float top_p;       /* 0 or 1: off */
+    uint32_t top_k;
+    uint64_t seed; /* randomness is a function of (seed, position) */
+    float min_p, typical_p;
+    float repetition_penalty; /* 0 or 1: off */
+    float frequency_penalty, presence_penalty;
+    uint32_t min_tokens;   /* no end-of-generation id before so many tokens */
+    uint8_t want_logprobs; /* each token comes with its log-probability … */
+    uint8_t n_top;         /* … and those of so many best, at most MSG_MAX_TOP_LOGPROBS */
+    uint8_t
+        want_prompt_logprobs; /* the same for the prompt's tokens, once, before the first token (echo) */
+};
+enum { MSG_MAX_TOP_LOGPROBS = 20, MSG_MAX_BIAS = 1024, MSG_MAX_CONSTRAINT_BYTES = 1 << 20 };
+
+enum submit_kind { SUBMIT_GENERATE = 0, SUBMIT_EMBED = 1 };
+/* What the output must be; its source text travels with the request and is compiled (and cached) by router and engine alike. */
+enum constraint_kind {
+    CONSTRAINT_NONE = 0,
+    CONSTRAINT_JSON_OBJECT = 1, /* no source */
+    CONSTRAINT_JSON_SCHEMA = 2,
+    CONSTRAINT_REGEX = 3,
+    CONSTRAINT_CHOICE = 4, /* JSON array of strings */
+    CONSTRAINT_GBNF = 5,
 };
 
 struct msg_submit {
     struct attempt attempt;
     uint32_t deployment, replica;
     uint64_t epoch;
+    uint8_t kind;     /* enum submit_kind */
+    uint8_t priority; /* 0 … 255, higher first; 128: usual */
+    uint32_t
+        tenant; /* fairness is between tenants; 0: the common one. Also keys the prefix cache */
     struct sampling sampling;
     uint32_t max_tokens; /* position limit: tokens generated in all, log included */
     uint32_t
@@ -251,8 +276,13 @@ struct msg_submit {
     bool ignore_eos;
     uint32_t n_stop_ids;
     const uint8_t *stop_ids; /* [n_stop_ids] u32: end-of-generation ids */
-    uint32_t n_tokens;       /* prompt + log */
-    const uint8_t *tokens;   /* [n_tokens] u32 */
+    uint32_t n_bias;
+    const uint8_t *bias; /* [n_bias] u32 id, f32 added to its logit */
+    uint8_t constraint;  /* enum constraint_kind */
+    uint32_t constraint_bytes;
+    const char *constraint_source; /* UTF-8, not NUL-terminated */
+    uint32_t n_tokens;             /* prompt + log */
+    const uint8_t *tokens;         /* [n_tokens] u32 */
 };
 void msg_submit_put(struct buf *b, const struct msg_submit *m);
 int msg_submit_get(struct msg_submit *m, const void *p, size_t n, struct err *e);
@@ -274,7 +304,17 @@ enum finish {
     FINISH_REFUSED =
         6, /* not started (no slot, wrong epoch, draining): another replica may take it */
 };
-enum step_ext { EXT_NONE = 0, EXT_ERROR = 1 /* msg_text: code and text */ };
+/* Extensions of a step entry. One entry carries one; prompt log-probabilities come in entries without tokens before the first token. */
+enum step_ext {
+    EXT_NONE = 0,
+    EXT_ERROR = 1,           /* msg_text: code and text */
+    EXT_LOGPROBS = 2,        /* msg_logprobs of the entry's tokens */
+    EXT_PROMPT_LOGPROBS = 3, /* msg_logprobs of prompt tokens `first` … */
+    EXT_EMBEDDING =
+        4, /* u32 n, f32[n]: the normalised vector of a SUBMIT_EMBED, with FINISH_STOP */
+};
+/* u32 first (index of the first token: in the answer, or in the prompt), u32 n; then for each token f32 log-probability (of the
+ * unmodified distribution, as OpenAI gives it), u32 rank (0: the best), u8 n_top, and n_top times u32 id, f32 log-probability, best first. */
 
 struct step_entry {
     struct attempt attempt;

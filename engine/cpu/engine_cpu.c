@@ -13,7 +13,7 @@
 #include "engine/cpu/exec_cpu.h"
 #include "engine/engine.h"
 #include "engine/memory.h"
-#include "engine/model_llama.h"
+#include "engine/graph.h"
 #include "engine/sample.h"
 #include "model/image.h"
 
@@ -31,13 +31,14 @@ struct engine_cpu {
     bool img_is_open;
     const struct kernels *kernels;
     struct exec *exec;
-    struct llama *model;
+    struct graph *model;
     struct batch batch;
     uint32_t n_threads;
     uint64_t memory_bytes;
     uint32_t *order;        /* [n_vocab] scratch of sampling */
     uint32_t *logits_index; /* [n_slots]: row of the last step's logits, NO_LOGITS */
     uint64_t n_steps, n_tokens;
+    uint32_t *tables, table_stride;
 };
 enum { NO_LOGITS = UINT32_MAX };
 
@@ -78,15 +79,17 @@ static int context_choose(const struct engine_config *c, const struct model_para
 }
 
 /* Ask before taking: a node that runs out of memory kills somebody at random. */
-static int memory_check(struct engine_cpu *g, const struct llama_size *size, uint32_t chunk,
+static int memory_check(struct engine_cpu *g, const struct graph_size *size, uint32_t chunk,
                         struct err *e)
 {
     const struct model_params *p = &g->img.meta.params;
-    struct llama_memory need = llama_memory(p, size);
-    uint64_t other = need.scratch_bytes +
-                     exec_cpu_scratch_bytes(g->n_threads, llama_max_cols(p), size->n_ctx) +
-                     batch_memory(size->n_slots, size->n_ctx, chunk) +
-                     4 * ((uint64_t)p->n_vocab + size->n_slots);
+    struct graph_memory need;
+    int rc = graph_memory(&need, &g->img, size, &OPS_CPU, e);
+    if (rc)
+        return rc;
+    uint64_t other =
+        need.scratch_bytes + exec_cpu_scratch_bytes(g->n_threads, graph_max_cols(p), size->n_ctx) +
+        batch_memory(size->n_seqs, size->n_ctx, chunk) + 4 * ((uint64_t)p->n_vocab + size->n_seqs);
     uint64_t available = memory_available();
     g->memory_bytes = need.kv_bytes + other;
     if (g->memory_bytes <= available)
@@ -94,8 +97,21 @@ static int memory_check(struct engine_cpu *g, const struct llama_size *size, uin
     return err_set(e, ERR_LIMIT,
                    "%u requests of %u tokens need %" PRIu64 " MiB of KV and %" PRIu64
                    " MiB of scratch, %" PRIu64 " MiB are available",
-                   size->n_slots, size->n_ctx, need.kv_bytes / MIB + 1, other / MIB + 1,
+                   size->n_seqs, size->n_ctx, need.kv_bytes / MIB + 1, other / MIB + 1,
                    available / MIB);
+}
+
+/* Each request's region is a fixed run of blocks. */
+static int tables_make(struct engine_cpu *g, struct graph_size *size, struct err *e)
+{
+    g->table_stride = (size->n_ctx + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
+    size->n_blocks = size->n_seqs * g->table_stride;
+    g->tables = malloc(size->n_blocks * sizeof *g->tables);
+    if (!g->tables)
+        return err_set(e, ERR_NOMEM, "block tables: out of memory");
+    for (uint32_t i = 0; i < size->n_blocks; i++)
+        g->tables[i] = i;
+    return 0;
 }
 
 static int build(struct engine_cpu *g, const struct engine_config *c, struct err *e)
@@ -107,22 +123,24 @@ static int build(struct engine_cpu *g, const struct engine_config *c, struct err
         rc = image_open(&g->img, c->image_path, false, e);
     g->img_is_open = !rc;
     const struct model_params *p = &g->img.meta.params;
-    struct llama_size size = {.n_slots = c->n_slots};
+    struct graph_size size = {.n_seqs = c->n_slots, .max_out = c->n_slots, .kv_type = KV_F32};
     uint32_t chunk = c->chunk ? c->chunk : DEFAULT_CHUNK;
     size.max_rows = batch_max_rows(c->n_slots, chunk);
     g->n_threads = c->n_threads ? c->n_threads : 1;
     if (!rc)
         rc = meta_check(&g->img.meta, e);
     if (!rc)
-        rc = llama_check(p, e);
+        rc = graph_check(p, e);
     if (!rc)
         rc = context_choose(c, p, &size.n_ctx, e);
     if (!rc)
+        rc = tables_make(g, &size, e);
+    if (!rc)
         rc = memory_check(g, &size, chunk, e);
     if (!rc)
-        rc = exec_cpu_create(&g->exec, g->kernels, g->n_threads, llama_max_cols(p), size.n_ctx, e);
+        rc = exec_cpu_create(&g->exec, g->kernels, g->n_threads, graph_max_cols(p), size.n_ctx, e);
     if (!rc)
-        rc = llama_create(&g->model, &g->img, &size, &OPS_CPU, g->exec, e);
+        rc = graph_create(&g->model, &g->img, &size, &OPS_CPU, g->exec, e);
     if (!rc)
         rc = batch_init(&g->batch, c->n_slots, size.n_ctx, p->n_vocab, chunk, e);
     if (rc)
@@ -139,11 +157,12 @@ static void cpu_destroy(struct engine *base)
 {
     struct engine_cpu *g = self(base);
     batch_fini(&g->batch);
-    llama_destroy(g->model);
+    graph_destroy(g->model);
     exec_cpu_destroy(g->exec);
     if (g->img_is_open)
         image_close(&g->img);
     free(g->order);
+    free(g->tables);
     free(g->logits_index);
     free(g);
 }
@@ -215,7 +234,7 @@ static const float *cpu_logits(const struct engine *base, const struct attempt *
     const struct engine_cpu *g = self_const(base);
     const struct request *r = batch_find(&g->batch, a);
     uint32_t i = r ? g->logits_index[r - g->batch.requests] : NO_LOGITS;
-    return i == NO_LOGITS ? NULL : llama_logits(g->model, i);
+    return i == NO_LOGITS ? NULL : graph_logits(g->model, i);
 }
 
 static void report_end(struct request *r, int finish, const struct err *error, step_result_fn fn,
@@ -291,21 +310,22 @@ static int cpu_step(struct engine *base, uint64_t now_us, step_result_fn fn, voi
     uint32_t n_rows = batch_plan(b);
     if (!n_rows)
         return 0;
-    llama_forward(g->model, b->rows, n_rows);
+    int rc = graph_forward(
+        g->model, &(struct step){b->rows, n_rows, b->n_out, g->tables, g->table_stride}, e);
+    if (rc)
+        return rc;
     g->n_steps++;
-    uint32_t n_logits = 0;
     for (uint32_t i = 0; i < n_rows; i++) {
         const struct batch_row *row = &b->rows[i];
-        struct request *r = &b->requests[row->slot];
-        uint32_t bad = llama_bad_layer(g->model, i), at = n_logits;
-        n_logits += row->wants_logits;
+        struct request *r = &b->requests[row->seq];
+        uint32_t bad = graph_bad_layer(g->model, i);
         if (!r->used) /* an earlier row of it was bad */
             continue;
         if (bad) {
             report_bad_numbers(g, r, bad, fn, ctx);
-        } else if (row->wants_logits) {
-            g->logits_index[row->slot] = at;
-            draw(g, r, llama_logits(g->model, at), fn, ctx);
+        } else if (row->out != ROW_NO_OUT) {
+            g->logits_index[row->seq] = row->out;
+            draw(g, r, graph_logits(g->model, row->out), fn, ctx);
         }
     }
     return (int)batch_active(b);

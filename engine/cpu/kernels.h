@@ -23,18 +23,27 @@ struct kernels {
 
     bool (*has_type)(int tensor_type);
     void (*unpack)(float *y, const void *row, int tensor_type, uint32_t n);
-    /* y[r][i] for weight rows i in [begin, end) and all r < n; scratch: [KERNELS_TILE_ROWS * n_cols] */
-    void (*matmul)(float *y, size_t y_stride, const struct weight *w, uint32_t begin, uint32_t end,
-                   const float *x, size_t x_stride, uint32_t n, float *scratch);
+    /* m->y[r][i] for weight rows i in [begin, end) and all r < n; scratch: [KERNELS_TILE_ROWS * n_cols] */
+    void (*matmul)(const struct matmul *m, uint32_t begin, uint32_t end, const float *x,
+                   size_t x_stride, uint32_t n, float *scratch);
     void (*norm)(float *y, const float *x, const float *scale, uint32_t n, float eps);
     /* angles: [rope_dim / 2][cos, sin] */
-    void (*rope)(float *head, const float *angles, uint32_t rope_dim);
+    void (*rope)(float *head, const float *angles, uint32_t rope_dim, enum rope_style style);
     /* The query heads of one kv head: out, q: [group][head_dim]; k, v: [n_kv][head_dim]; scores: [n_kv rounded up to 8] */
     void (*attend)(float *out, const float *q, uint32_t group, const float *k, const float *v,
                    uint32_t n_kv, uint32_t head_dim, float *scores);
     void (*silu_mul)(float *gate, const float *up, uint32_t n);
     void (*add)(float *y, const float *x, uint32_t n);
 };
+
+/* One result into its place: bias and accumulation in one order everywhere. */
+static inline void matmul_put(const struct matmul *m, uint32_t r, uint32_t i, float v)
+{
+    float *y = m->y + (size_t)r * m->y_stride + i;
+    if (m->bias)
+        v += m->bias[i];
+    *y = m->accumulate ? *y + v : v;
+}
 
 extern const struct kernels KERNELS_REF;
 #if defined(__x86_64__)

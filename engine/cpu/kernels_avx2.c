@@ -136,8 +136,9 @@ static void avx2_unpack(float *y, const void *row, int type, uint32_t n)
 /* --- matrix products ------------------------------------------------------------------------------------- */
 
 /* MW weight rows (w: [MW][n_cols]) times MX activation rows; both are constants where this is inlined. */
-ALWAYS_INLINE void tile(const int MW, const int MX, float *y, size_t y_stride, const float *w,
-                        const float *x, size_t x_stride, uint32_t n_cols)
+ALWAYS_INLINE void tile(const int MW, const int MX, const struct matmul *m, uint32_t r0,
+                        uint32_t i0, const float *w, const float *x, size_t x_stride,
+                        uint32_t n_cols)
 {
     __m256 acc[KERNELS_TILE_ROWS][TILE_X];
 #pragma GCC unroll 4
@@ -162,24 +163,26 @@ ALWAYS_INLINE void tile(const int MW, const int MX, float *y, size_t y_stride, c
     for (int i = 0; i < MW; i++)
 #pragma GCC unroll 3
         for (int r = 0; r < MX; r++)
-            y[(size_t)r * y_stride + i] = lanes_sum(acc[i][r]);
+            matmul_put(m, r0 + (uint32_t)r, i0 + (uint32_t)i, lanes_sum(acc[i][r]));
 }
 
-ALWAYS_INLINE void tiles_over_rows(const int MW, float *y, size_t y_stride, const float *w,
-                                   const float *x, size_t x_stride, uint32_t n, uint32_t n_cols)
+ALWAYS_INLINE void tiles_over_rows(const int MW, const struct matmul *m, uint32_t i0,
+                                   const float *w, const float *x, size_t x_stride, uint32_t n,
+                                   uint32_t n_cols)
 {
     uint32_t r = 0;
     for (; r + 3 <= n; r += 3)
-        tile(MW, 3, y + r * y_stride, y_stride, w, x + r * x_stride, x_stride, n_cols);
+        tile(MW, 3, m, r, i0, w, x + r * x_stride, x_stride, n_cols);
     if (n - r == 2)
-        tile(MW, 2, y + r * y_stride, y_stride, w, x + r * x_stride, x_stride, n_cols);
+        tile(MW, 2, m, r, i0, w, x + r * x_stride, x_stride, n_cols);
     else if (n - r == 1)
-        tile(MW, 1, y + r * y_stride, y_stride, w, x + r * x_stride, x_stride, n_cols);
+        tile(MW, 1, m, r, i0, w, x + r * x_stride, x_stride, n_cols);
 }
 
-static void avx2_matmul(float *y, size_t y_stride, const struct weight *w, uint32_t begin,
-                        uint32_t end, const float *x, size_t x_stride, uint32_t n, float *scratch)
+static void avx2_matmul(const struct matmul *job, uint32_t begin, uint32_t end, const float *x,
+                        size_t x_stride, uint32_t n, float *scratch)
 {
+    const struct weight *w = job->w;
     uint32_t n_cols = w->n_cols;
     for (uint32_t i = begin; i < end; i += KERNELS_TILE_ROWS) {
         uint32_t m = end - i < KERNELS_TILE_ROWS ? end - i : KERNELS_TILE_ROWS;
@@ -187,11 +190,11 @@ static void avx2_matmul(float *y, size_t y_stride, const struct weight *w, uint3
             avx2_unpack(scratch + (size_t)k * n_cols,
                         (const uint8_t *)w->data + (i + k) * w->row_bytes, w->type, n_cols);
         if (m == KERNELS_TILE_ROWS)
-            tiles_over_rows(4, y + i, y_stride, scratch, x, x_stride, n, n_cols);
+            tiles_over_rows(4, job, i, scratch, x, x_stride, n, n_cols);
         else
             for (uint32_t k = 0; k < m; k++)
-                tiles_over_rows(1, y + i + k, y_stride, scratch + (size_t)k * n_cols, x, x_stride,
-                                n, n_cols);
+                tiles_over_rows(1, job, i + k, scratch + (size_t)k * n_cols, x, x_stride, n,
+                                n_cols);
     }
 }
 
@@ -211,12 +214,14 @@ static void avx2_norm(float *y, const float *x, const float *scale, uint32_t n, 
     }
 }
 
-static void avx2_rope(float *head, const float *angles, uint32_t rope_dim)
+static void avx2_rope(float *head, const float *angles, uint32_t rope_dim, enum rope_style style)
 {
-    for (uint32_t i = 0; i < rope_dim; i += 2) {
-        float c = angles[i], s = angles[i + 1], a = head[i], b = head[i + 1];
-        head[i] = a * c - b * s;
-        head[i + 1] = a * s + b * c;
+    for (uint32_t i = 0; i < rope_dim / 2; i++) {
+        float *u = head + (style == ROPE_PAIRS ? 2 * i : i);
+        float *v = head + (style == ROPE_PAIRS ? 2 * i + 1 : i + rope_dim / 2);
+        float c = angles[2 * i], s = angles[2 * i + 1], a = *u, b = *v;
+        *u = a * c - b * s;
+        *v = a * s + b * c;
     }
 }
 

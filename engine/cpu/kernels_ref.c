@@ -105,9 +105,10 @@ static void dot_tile(double sum[4], const float *w, uint32_t n_cols, const float
     sum[3] = s3;
 }
 
-static void ref_matmul(float *y, size_t y_stride, const struct weight *w, uint32_t begin,
-                       uint32_t end, const float *x, size_t x_stride, uint32_t n, float *scratch)
+static void ref_matmul(const struct matmul *job, uint32_t begin, uint32_t end, const float *x,
+                       size_t x_stride, uint32_t n, float *scratch)
 {
+    const struct weight *w = job->w;
     for (uint32_t i = begin; i < end; i += KERNELS_TILE_ROWS) {
         uint32_t m = end - i < KERNELS_TILE_ROWS ? end - i : KERNELS_TILE_ROWS;
         for (uint32_t k = 0; k < m; k++)
@@ -118,7 +119,7 @@ static void ref_matmul(float *y, size_t y_stride, const struct weight *w, uint32
             double sum[KERNELS_TILE_ROWS];
             dot_tile(sum, scratch, w->n_cols, x + r * x_stride);
             for (uint32_t k = 0; k < m; k++)
-                y[r * y_stride + i + k] = (float)sum[k];
+                matmul_put(job, r, i + k, (float)sum[k]);
         }
     }
 }
@@ -133,12 +134,14 @@ static void ref_norm(float *y, const float *x, const float *scale, uint32_t n, f
         y[i] = (float)(x[i] * r * scale[i]);
 }
 
-static void ref_rope(float *head, const float *angles, uint32_t rope_dim)
+static void ref_rope(float *head, const float *angles, uint32_t rope_dim, enum rope_style style)
 {
-    for (uint32_t i = 0; i < rope_dim; i += 2) {
-        double c = angles[i], s = angles[i + 1], a = head[i], b = head[i + 1];
-        head[i] = (float)(a * c - b * s);
-        head[i + 1] = (float)(a * s + b * c);
+    for (uint32_t i = 0; i < rope_dim / 2; i++) {
+        float *u = head + (style == ROPE_PAIRS ? 2 * i : i);
+        float *v = head + (style == ROPE_PAIRS ? 2 * i + 1 : i + rope_dim / 2);
+        double c = angles[2 * i], s = angles[2 * i + 1], a = *u, b = *v;
+        *u = (float)(a * c - b * s);
+        *v = (float)(a * s + b * c);
     }
 }
 

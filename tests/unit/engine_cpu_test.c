@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "engine/model_llama.h"
+#include "engine/graph.h"
 
 static char tiny_path[4096];
 
@@ -147,12 +147,12 @@ static void test_odd_shapes_are_refused_with_their_numbers(void **state)
                                       .norm_eps = 1e-5f};
     struct model_params p = good;
     struct err e = ERR_INIT;
-    MUST(llama_check(&p, &e), e);
+    MUST(graph_check(&p, &e), e);
 #define REFUSED(field, value, expect)                                                              \
     do {                                                                                           \
         p = good;                                                                                  \
         p.field = value;                                                                           \
-        assert_int_equal(llama_check(&p, &e), ERR_FORMAT);                                         \
+        assert_int_equal(graph_check(&p, &e), ERR_FORMAT);                                         \
         if (!strstr(e.text, expect))                                                               \
             fail_msg("\"%s\" does not name %s", e.text, expect);                                   \
     } while (0)

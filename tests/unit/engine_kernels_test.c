@@ -38,6 +38,14 @@ static double distance(const float *got, const float *want, size_t n)
     return diff / size;
 }
 
+static void run_matmul(const struct kernels *k, float *y, size_t y_stride, const struct weight *w,
+                       uint32_t begin, uint32_t end, const float *x, size_t x_stride, uint32_t n,
+                       float *scratch)
+{
+    const struct matmul m = {.y = y, .y_stride = y_stride, .w = w};
+    k->matmul(&m, begin, end, x, x_stride, n, scratch);
+}
+
 static struct weight make_weight(int type, uint8_t **data)
 {
     const struct tensor_type_info *t = tensor_type_info(type);
@@ -46,7 +54,11 @@ static struct weight make_weight(int type, uint8_t **data)
     uint32_t state = 99;
     *data = malloc(info.n_bytes);
     tiny_fill(*data, &info, &state);
-    return (struct weight){*data, type, ROWS, COLS, info.n_bytes / ROWS};
+    return (struct weight){.data = *data,
+                           .type = type,
+                           .n_rows = ROWS,
+                           .n_cols = COLS,
+                           .row_bytes = info.n_bytes / ROWS};
 }
 
 static void test_half_floats_are_exact(void **state)
@@ -97,13 +109,13 @@ static void test_blocks_unpack_as_described(void **state)
 static void matmul_order(const struct kernels *k, const struct weight *w, const float *x)
 {
     static float whole[MAX_X * ROWS], part[MAX_X * ROWS], scratch[4 * COLS];
-    k->matmul(whole, ROWS, w, 0, ROWS, x, COLS, MAX_X, scratch);
+    run_matmul(k, whole, ROWS, w, 0, ROWS, x, COLS, MAX_X, scratch);
     for (uint32_t n = 1; n <= MAX_X; n++)
         for (uint32_t cut = 0; cut <= ROWS; cut += 5) {
             memset(part, 0, sizeof part);
             uint32_t first = MAX_X - n; /* another place in the batch as well */
-            k->matmul(part, ROWS, w, 0, cut, x + first * COLS, COLS, n, scratch);
-            k->matmul(part, ROWS, w, cut, ROWS, x + first * COLS, COLS, n, scratch);
+            run_matmul(k, part, ROWS, w, 0, cut, x + first * COLS, COLS, n, scratch);
+            run_matmul(k, part, ROWS, w, cut, ROWS, x + first * COLS, COLS, n, scratch);
             assert_memory_equal(part, whole + first * ROWS, n * ROWS * sizeof(float));
         }
 }
@@ -116,11 +128,11 @@ static void test_matmul(void **state)
         uint8_t *data;
         struct weight w = make_weight(TYPES[t], &data);
         matmul_order(&KERNELS_REF, &w, x);
-        KERNELS_REF.matmul(want, ROWS, &w, 0, ROWS, x, COLS, MAX_X, scratch);
+        run_matmul(&KERNELS_REF, want, ROWS, &w, 0, ROWS, x, COLS, MAX_X, scratch);
         const struct kernels *fast;
         if (support_avx2() && !kernels_find(&fast, "avx2", NULL)) {
             matmul_order(fast, &w, x);
-            fast->matmul(got, ROWS, &w, 0, ROWS, x, COLS, MAX_X, scratch);
+            run_matmul(fast, got, ROWS, &w, 0, ROWS, x, COLS, MAX_X, scratch);
             double d = distance(got, want, MAX_X * ROWS);
             if (!(d < BOUND))
                 fail_msg("%s: distance %g", tensor_type_info(TYPES[t])->name, d);
@@ -143,9 +155,13 @@ static void test_matmul_of_odd_shapes(void **state)
             random_floats(w, rows * cols, rows);
             random_floats(x, 2 * cols, cols);
             memset(scratch, 0, 4 * 4 * cols);
-            struct weight m = {w, TENSOR_F32, rows, cols, 4 * cols};
-            KERNELS_REF.matmul(want, rows, &m, 0, rows, x, cols, 2, scratch);
-            fast->matmul(got, rows, &m, 0, rows, x, cols, 2, scratch);
+            struct weight m = {.data = w,
+                               .type = TENSOR_F32,
+                               .n_rows = rows,
+                               .n_cols = cols,
+                               .row_bytes = 4 * cols};
+            run_matmul(&KERNELS_REF, want, rows, &m, 0, rows, x, cols, 2, scratch);
+            run_matmul(fast, got, rows, &m, 0, rows, x, cols, 2, scratch);
             assert_true(distance(got, want, 2 * rows) < BOUND);
             free(w);
             free(x);
@@ -163,8 +179,8 @@ static void test_reference_matmul_by_hand(void **state)
         w[8 + i] = i == 3 ? 2 : 0;
         x[i] = (float)(i + 1);
     }
-    struct weight m = {w, TENSOR_F32, 2, 8, 32};
-    KERNELS_REF.matmul(y, 2, &m, 0, 2, x, 8, 1, scratch);
+    struct weight m = {.data = w, .type = TENSOR_F32, .n_rows = 2, .n_cols = 8, .row_bytes = 32};
+    run_matmul(&KERNELS_REF, y, 2, &m, 0, 2, x, 8, 1, scratch);
     assert_true(y[0] == 168 && y[1] == 8);
 }
 
@@ -218,7 +234,7 @@ static void test_attention(void **state)
 static void test_rope_turns_neighbours(void **state)
 {
     float head[4] = {1, 0, 0, 1}, angles[4] = {cosf(0.5f), sinf(0.5f), cosf(0.1f), sinf(0.1f)};
-    KERNELS_REF.rope(head, angles, 4);
+    KERNELS_REF.rope(head, angles, 4, ROPE_PAIRS);
     assert_true(fabsf(head[0] - angles[0]) < 1e-7f && fabsf(head[1] - angles[1]) < 1e-7f);
     assert_true(fabsf(head[2] + angles[3]) < 1e-7f && fabsf(head[3] - angles[2]) < 1e-7f);
 }

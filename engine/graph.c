@@ -1,5 +1,5 @@
-/* model_llama.c - see model_llama.h. Tensors are bound by name and checked for shape before anything is computed. */
-#include "engine/model_llama.h"
+/* graph.c - see graph.h. Tensors are bound by name and checked for shape before anything is computed. */
+#include "engine/graph.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -20,9 +20,9 @@ struct layer {
     struct weight w_down;              /* [n_embd][n_ff] */
 };
 
-struct llama {
+struct graph {
     struct model_params p;
-    struct llama_size size;
+    struct graph_size size;
     const struct ops *ops;
     struct exec *x;
 
@@ -38,9 +38,10 @@ struct llama {
     float *q, *att;       /* [max_rows][q_dim] */
     float *k, *v;         /* [max_rows][kv_dim] */
     float *gate, *up;     /* [max_rows][n_ff] */
-    float *logits;        /* [n_slots][n_vocab] */
+    float *out;           /* [max_out][n_embd] */
+    float *logits;        /* [max_out][n_vocab] */
     uint16_t *bad;        /* [max_rows] */
-    uint16_t *bad_logits; /* [n_slots] */
+    uint16_t *bad_logits; /* [max_out] */
     uint64_t scratch_bytes, kv_bytes;
 };
 
@@ -54,7 +55,7 @@ static uint32_t kv_dim(const struct model_params *p)
     return p->n_kv_heads * p->head_dim;
 }
 
-int llama_check(const struct model_params *p, struct err *e)
+int graph_check(const struct model_params *p, struct err *e)
 {
     if (strcmp(p->arch, "llama"))
         return err_set(e, ERR_FORMAT, "architecture %s: this engine runs llama", p->arch);
@@ -79,7 +80,7 @@ int llama_check(const struct model_params *p, struct err *e)
     return 0;
 }
 
-uint32_t llama_max_cols(const struct model_params *p)
+uint32_t graph_max_cols(const struct model_params *p)
 {
     uint32_t n = p->n_embd > p->n_ff ? p->n_embd : p->n_ff;
     return n > q_dim(p) ? n : q_dim(p);
@@ -98,7 +99,7 @@ static void *carve(struct carve *c, uint64_t n, size_t elem_bytes)
     return p;
 }
 
-static uint64_t scratch_lay(struct llama *m, void *base)
+static uint64_t scratch_lay(struct graph *m, void *base)
 {
     const struct model_params *p = &m->p;
     uint64_t rows = m->size.max_rows;
@@ -112,25 +113,33 @@ static uint64_t scratch_lay(struct llama *m, void *base)
     m->v = carve(&c, rows * kv_dim(p), sizeof *m->v);
     m->gate = carve(&c, rows * p->n_ff, sizeof *m->gate);
     m->up = carve(&c, rows * p->n_ff, sizeof *m->up);
-    m->logits = carve(&c, (uint64_t)m->size.n_slots * p->n_vocab, sizeof *m->logits);
+    m->out = carve(&c, (uint64_t)m->size.max_out * p->n_embd, sizeof *m->out);
+    m->logits = carve(&c, (uint64_t)m->size.max_out * p->n_vocab, sizeof *m->logits);
     m->bad = carve(&c, rows, sizeof *m->bad);
-    m->bad_logits = carve(&c, m->size.n_slots, sizeof *m->bad_logits);
+    m->bad_logits = carve(&c, m->size.max_out, sizeof *m->bad_logits);
     return c.used;
 }
 
-struct llama_memory llama_memory(const struct model_params *p, const struct llama_size *size)
+int graph_memory(struct graph_memory *out, const struct image *img, const struct graph_size *size,
+                 const struct ops *ops, struct err *e)
 {
-    struct llama m = {.p = *p, .size = *size};
-    return (struct llama_memory){
-        .kv_bytes =
-            (uint64_t)size->n_slots * size->n_ctx * p->n_layers * 2 * kv_dim(p) * sizeof(float),
+    const struct model_params *p = &img->meta.params;
+    struct graph m = {.p = *p, .size = *size};
+    int rc = graph_check(p, e);
+    if (rc)
+        return rc;
+    *out = (struct graph_memory){
+        .weight_bytes = img->index.data_bytes,
+        .kv_bytes = size->n_blocks * (uint64_t)ops->kv_block_bytes(size->kv_type, p->n_layers,
+                                                                   p->n_kv_heads, p->head_dim),
         .scratch_bytes = scratch_lay(&m, NULL),
     };
+    return 0;
 }
 
 /* --- binding tensors ------------------------------------------------------------------------------------- */
 
-static int bind_matrix(struct llama *m, struct weight *w, const struct image *img, const char *name,
+static int bind_matrix(struct graph *m, struct weight *w, const struct image *img, const char *name,
                        uint32_t n_rows, uint32_t n_cols, struct err *e)
 {
     const struct tensor_info *t = NULL;
@@ -144,7 +153,11 @@ static int bind_matrix(struct llama *m, struct weight *w, const struct image *im
     if (t->n_bytes % n_rows)
         return err_set(e, ERR_FORMAT, "tensor %s: %" PRIu64 " bytes are no %u equal rows", name,
                        t->n_bytes, n_rows);
-    *w = (struct weight){data, t->type, n_rows, n_cols, t->n_bytes / n_rows};
+    *w = (struct weight){.data = data,
+                         .type = t->type,
+                         .n_rows = n_rows,
+                         .n_cols = n_cols,
+                         .row_bytes = t->n_bytes / n_rows};
     return m->ops->weight_bind(m->x, w, name, e);
 }
 
@@ -163,7 +176,7 @@ static int bind_vector(const float **out, const struct image *img, const char *n
     return 0;
 }
 
-static int bind_layer(struct llama *m, uint32_t i, const struct image *img, struct err *e)
+static int bind_layer(struct graph *m, uint32_t i, const struct image *img, struct err *e)
 {
     const struct model_params *p = &m->p;
     struct layer *l = &m->layers[i];
@@ -195,7 +208,7 @@ static int bind_layer(struct llama *m, uint32_t i, const struct image *img, stru
 }
 
 /* A tensor that the graph does not use would mean another model than the one we compute. */
-static int refuse_unused(const struct llama *m, const struct image *img, struct err *e)
+static int refuse_unused(const struct graph *m, const struct image *img, struct err *e)
 {
     uint32_t n_used = m->p.n_layers * 9 + 2 + (m->head.data != m->embd.data);
     if (img->index.n_tensors == n_used)
@@ -212,7 +225,7 @@ static int refuse_unused(const struct llama *m, const struct image *img, struct 
                    img->index.n_tensors, m->p.n_layers, n_used);
 }
 
-static int bind_all(struct llama *m, const struct image *img, struct err *e)
+static int bind_all(struct graph *m, const struct image *img, struct err *e)
 {
     const struct model_params *p = &m->p;
     int rc = bind_matrix(m, &m->embd, img, "token_embd.weight", p->n_vocab, p->n_embd, e);
@@ -229,7 +242,7 @@ static int bind_all(struct llama *m, const struct image *img, struct err *e)
 
 /* --- life ------------------------------------------------------------------------------------------------ */
 
-static void angles_fill(struct llama *m)
+static void angles_fill(struct graph *m)
 {
     uint32_t half = m->p.rope_dim / 2;
     for (uint32_t i = 0; i < half; i++) {
@@ -242,20 +255,25 @@ static void angles_fill(struct llama *m)
     }
 }
 
-static int memory_take(struct llama *m, struct err *e)
+static int memory_take(struct graph *m, const struct image *img, struct err *e)
 {
     const struct model_params *p = &m->p;
-    struct llama_memory need = llama_memory(p, &m->size);
+    struct graph_memory need;
+    int rc = graph_memory(&need, img, &m->size, m->ops, e);
+    if (rc)
+        return rc;
     m->scratch_bytes = need.scratch_bytes;
     m->kv_bytes = need.kv_bytes;
-    m->scratch = m->ops->buffer_alloc(m->x, need.scratch_bytes);
+    m->scratch = m->ops->mem_alloc(m->x, MEM_DEVICE, need.scratch_bytes);
     m->kv = (struct kv_cache){
-        .data = m->ops->buffer_alloc(m->x, need.kv_bytes),
-        .n_slots = m->size.n_slots,
+        .data = m->ops->mem_alloc(m->x, MEM_DEVICE, need.kv_bytes),
+        .type = m->size.kv_type,
+        .n_blocks = m->size.n_blocks,
         .n_layers = p->n_layers,
         .n_kv_heads = p->n_kv_heads,
-        .n_ctx = m->size.n_ctx,
         .head_dim = p->head_dim,
+        .block_bytes =
+            m->ops->kv_block_bytes(m->size.kv_type, p->n_layers, p->n_kv_heads, p->head_dim),
     };
     if (!m->scratch || !m->kv.data)
         return err_set(e, ERR_NOMEM, "taking %" PRIu64 " bytes of KV and %" PRIu64 " of scratch",
@@ -265,123 +283,126 @@ static int memory_take(struct llama *m, struct err *e)
     return 0;
 }
 
-int llama_create(struct llama **out, const struct image *img, const struct llama_size *size,
+int graph_create(struct graph **out, const struct image *img, const struct graph_size *size,
                  const struct ops *ops, struct exec *x, struct err *e)
 {
-    struct llama *m = calloc(1, sizeof *m);
+    struct graph *m = calloc(1, sizeof *m);
     if (!m)
         return err_set(e, ERR_NOMEM, "model: out of memory");
     m->p = img->meta.params;
     m->size = *size;
     m->ops = ops;
     m->x = x;
-    int rc = llama_check(&m->p, e);
+    int rc = graph_check(&m->p, e);
     if (!rc && !(m->layers = calloc(m->p.n_layers, sizeof *m->layers)))
         rc = err_set(e, ERR_NOMEM, "model: out of memory");
     if (!rc)
         rc = bind_all(m, img, e);
     if (!rc)
-        rc = memory_take(m, e);
+        rc = memory_take(m, img, e);
     if (rc) {
-        llama_destroy(m);
+        graph_destroy(m);
         return rc;
     }
     *out = m;
     return 0;
 }
 
-void llama_destroy(struct llama *m)
+void graph_destroy(struct graph *m)
 {
     if (!m)
         return;
-    m->ops->buffer_free(m->x, m->scratch, m->scratch_bytes);
-    m->ops->buffer_free(m->x, m->kv.data, m->kv_bytes);
+    m->ops->mem_free(m->x, MEM_DEVICE, m->scratch, m->scratch_bytes);
+    m->ops->mem_free(m->x, MEM_DEVICE, m->kv.data, m->kv_bytes);
     free(m->layers);
     free(m);
 }
 
 /* --- the graph ------------------------------------------------------------------------------------------- */
 
-static void attention(struct llama *m, uint32_t i, const struct batch_row *rows, uint32_t n)
+static void attention(struct graph *m, uint32_t i, const struct step *s)
 {
     const struct model_params *p = &m->p;
     const struct ops *o = m->ops;
     const struct layer *l = &m->layers[i];
-    const struct matmul qkv[] = {
-        {m->q, q_dim(p), &l->wq}, {m->k, kv_dim(p), &l->wk}, {m->v, kv_dim(p), &l->wv}};
-    const struct matmul project = {m->normed, p->n_embd, &l->wo};
+    uint32_t n = s->n_rows;
+    const struct matmul qkv[] = {{.y = m->q, .y_stride = q_dim(p), .w = &l->wq},
+                                 {.y = m->k, .y_stride = kv_dim(p), .w = &l->wk},
+                                 {.y = m->v, .y_stride = kv_dim(p), .w = &l->wv}};
+    const struct matmul project = {
+        .y = m->resid, .y_stride = p->n_embd, .w = &l->wo, .accumulate = true};
 
     o->norm(m->x, m->normed, m->resid, l->attn_norm, n, p->n_embd, p->norm_eps);
     o->matmul(m->x, qkv, 3, m->normed, p->n_embd, n);
-    o->rope(m->x, m->q, p->n_heads, p->head_dim, p->rope_dim, m->angles, rows, n);
-    o->rope(m->x, m->k, p->n_kv_heads, p->head_dim, p->rope_dim, m->angles, rows, n);
-    o->kv_store(m->x, &m->kv, i, m->k, m->v, rows, n);
-    o->attend(m->x, m->att, m->q, p->n_heads, &m->kv, i, rows, n);
+    o->rope(m->x, m->q, p->n_heads, p->head_dim, p->rope_dim, ROPE_PAIRS, m->angles, s->rows, n);
+    o->rope(m->x, m->k, p->n_kv_heads, p->head_dim, p->rope_dim, ROPE_PAIRS, m->angles, s->rows, n);
+    o->kv_store(m->x, &m->kv, i, m->k, m->v, s);
+    o->attend(m->x, m->att, m->q, p->n_heads, &m->kv, i, 0, s);
     o->matmul(m->x, &project, 1, m->att, q_dim(p), n);
-    o->add(m->x, m->resid, m->normed, n, p->n_embd);
 }
 
-static void feed_forward(struct llama *m, uint32_t i, uint32_t n)
+static void feed_forward(struct graph *m, uint32_t i, uint32_t n)
 {
     const struct model_params *p = &m->p;
     const struct ops *o = m->ops;
     const struct layer *l = &m->layers[i];
-    const struct matmul gate_up[] = {{m->gate, p->n_ff, &l->w_gate}, {m->up, p->n_ff, &l->w_up}};
-    const struct matmul down = {m->normed, p->n_embd, &l->w_down};
+    const struct matmul gate_up[] = {{.y = m->gate, .y_stride = p->n_ff, .w = &l->w_gate},
+                                     {.y = m->up, .y_stride = p->n_ff, .w = &l->w_up}};
+    const struct matmul down = {
+        .y = m->resid, .y_stride = p->n_embd, .w = &l->w_down, .accumulate = true};
 
     o->norm(m->x, m->normed, m->resid, l->ffn_norm, n, p->n_embd, p->norm_eps);
     o->matmul(m->x, gate_up, 2, m->normed, p->n_embd, n);
     o->silu_mul(m->x, m->gate, m->up, n, p->n_ff);
     o->matmul(m->x, &down, 1, m->gate, p->n_ff, n);
-    o->add(m->x, m->resid, m->normed, n, p->n_embd);
 }
 
-/* Gather the rows that want logits to the front of resid, then norm and head on those only. */
-static void head(struct llama *m, const struct batch_row *rows, uint32_t n)
+/* Norm and head on the rows with outputs only. */
+static void head(struct graph *m, const struct step *s)
 {
     const struct model_params *p = &m->p;
-    uint32_t n_out = 0;
-    for (uint32_t r = 0; r < n; r++)
-        if (rows[r].wants_logits) {
-            CHECK(n_out < m->size.n_slots);
-            if (n_out != r)
-                memcpy(m->resid + (size_t)n_out * p->n_embd, m->resid + (size_t)r * p->n_embd,
-                       p->n_embd * sizeof *m->resid);
-            n_out++;
-        }
-    const struct matmul logits = {m->logits, p->n_vocab, &m->head};
-    m->ops->norm(m->x, m->normed, m->resid, m->out_norm, n_out, p->n_embd, p->norm_eps);
-    m->ops->matmul(m->x, &logits, 1, m->normed, p->n_embd, n_out);
-    memset(m->bad_logits, 0, n_out * sizeof *m->bad_logits);
-    m->ops->mark_nonfinite(m->x, m->bad_logits, (uint16_t)(1 + p->n_layers), m->logits, n_out,
+    const struct matmul logits = {.y = m->logits, .y_stride = p->n_vocab, .w = &m->head};
+    m->ops->gather(m->x, m->out, m->resid, p->n_embd, s);
+    m->ops->norm(m->x, m->out, m->out, m->out_norm, s->n_out, p->n_embd, p->norm_eps);
+    m->ops->matmul(m->x, &logits, 1, m->out, p->n_embd, s->n_out);
+    memset(m->bad_logits, 0, s->n_out * sizeof *m->bad_logits);
+    m->ops->mark_nonfinite(m->x, m->bad_logits, (uint16_t)(1 + p->n_layers), m->logits, s->n_out,
                            p->n_vocab);
-    for (uint32_t r = 0, i = 0; r < n; r++)
-        if (rows[r].wants_logits) {
-            if (!m->bad[r])
-                m->bad[r] = m->bad_logits[i];
-            i++;
-        }
+    for (uint32_t r = 0; r < s->n_rows; r++)
+        if (s->rows[r].out != ROW_NO_OUT && !m->bad[r])
+            m->bad[r] = m->bad_logits[s->rows[r].out];
 }
 
-void llama_forward(struct llama *m, const struct batch_row *rows, uint32_t n)
+int graph_forward(struct graph *m, const struct step *s, struct err *e)
 {
-    CHECK(n <= m->size.max_rows);
-    memset(m->bad, 0, n * sizeof *m->bad);
-    m->ops->embed(m->x, m->resid, &m->embd, rows, n);
+    CHECK(s->n_rows <= m->size.max_rows && s->n_out <= m->size.max_out);
+    memset(m->bad, 0, s->n_rows * sizeof *m->bad);
+    m->ops->embed(m->x, m->resid, &m->embd, s->rows, s->n_rows);
     for (uint32_t i = 0; i < m->p.n_layers; i++) {
-        attention(m, i, rows, n);
-        feed_forward(m, i, n);
-        m->ops->mark_nonfinite(m->x, m->bad, (uint16_t)(1 + i), m->resid, n, m->p.n_embd);
+        attention(m, i, s);
+        feed_forward(m, i, s->n_rows);
+        m->ops->mark_nonfinite(m->x, m->bad, (uint16_t)(1 + i), m->resid, s->n_rows, m->p.n_embd);
     }
-    head(m, rows, n);
+    head(m, s);
+    return m->ops->stream_sync(m->x, NULL, e);
 }
 
-const float *llama_logits(const struct llama *m, uint32_t i)
+float *graph_logits(const struct graph *m, uint32_t i)
 {
     return m->logits + (size_t)i * m->p.n_vocab;
 }
 
-uint32_t llama_bad_layer(const struct llama *m, uint32_t r)
+uint32_t graph_bad_layer(const struct graph *m, uint32_t r)
 {
     return m->bad[r];
+}
+
+const float *graph_hidden(const struct graph *m, uint32_t i)
+{
+    return m->out + (size_t)i * m->p.n_embd;
+}
+
+void graph_kv_copy(struct graph *m, uint32_t from_block, uint32_t to_block)
+{
+    m->ops->kv_copy(m->x, &m->kv, from_block, to_block);
 }

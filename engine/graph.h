@@ -1,0 +1,60 @@
+/* graph.h - a model as a graph over ops.h: bound tensors, activations, KV blocks; one forward pass a step.
+ *
+ * The common decoder (norms, rotary attention with grouped queries, gated feed-forward or experts) is written once in graph.c;
+ * what makes a family is its file family_<arch>.c: which tensors there are, with shapes, and where its layers differ. Which
+ * positions are computed, and where their keys and values lie, is the caller's (step): a graph keeps no requests.
+ */
+#ifndef EXA_ENGINE_GRAPH_H
+#define EXA_ENGINE_GRAPH_H
+
+#include "base/err.h"
+#include "engine/ops.h"
+#include "model/image.h"
+
+struct coll; /* coll.h */
+struct graph;
+
+struct graph_size {
+    uint32_t n_ctx;    /* longest sequence */
+    uint32_t n_seqs;   /* sequences at once: rows of step.tables */
+    uint32_t max_rows; /* rows of one step */
+    uint32_t max_out;  /* rows with outputs of one step */
+    uint32_t n_blocks; /* KV blocks */
+    int kv_type;       /* enum kv_type */
+    /* This shard's part of the model; coll NULL: the whole. */
+    uint32_t tp_rank, tp_size, pp_rank, pp_size;
+    struct coll *coll;
+};
+struct graph_memory {
+    uint64_t weight_bytes; /* of the image, mapped and shared */
+    uint64_t kv_bytes, scratch_bytes;
+};
+
+/* ERR_FORMAT: an architecture or parameters that no family here can run (named, expected and found). */
+int graph_check(const struct model_params *p, struct err *e);
+/* What would be taken, without taking it. */
+int graph_memory(struct graph_memory *m, const struct image *img, const struct graph_size *size,
+                 const struct ops *ops, struct err *e);
+uint32_t graph_max_cols(const struct model_params *p); /* widest row of any matrix */
+
+/* img, ops and x must outlive the graph. ERR_FORMAT: a tensor missing, unknown to the family, or of another shape or type (named,
+ * expected and found). */
+int graph_create(struct graph **out, const struct image *img, const struct graph_size *size,
+                 const struct ops *ops, struct exec *x, struct err *e);
+void graph_destroy(struct graph *g);
+
+/* Compute a step. ERR_PEER, ERR_TIMEOUT: another shard is gone. */
+int graph_forward(struct graph *g, const struct step *s, struct err *e);
+/* After it: logits [n_vocab] of output i (back end memory), and the place where row r first had a NaN or an infinity: 0 nowhere,
+ * 1 + layer, or 1 + n_layers for the logits. */
+float *graph_logits(const struct graph *g, uint32_t i);
+uint32_t graph_bad_layer(const struct graph *g, uint32_t r);
+/* Embedding models: the final hidden state [n_embd] of output i after the last norm (POOLING_LAST), and the running sum of sequence s
+ * (POOLING_MEAN), which graph_pool_reset sets to zero. */
+const float *graph_hidden(const struct graph *g, uint32_t i);
+const float *graph_pool(const struct graph *g, uint32_t s);
+void graph_pool_reset(struct graph *g, uint32_t s);
+/* A block's keys and values to another block: copy on write. */
+void graph_kv_copy(struct graph *g, uint32_t from_block, uint32_t to_block);
+
+#endif
