@@ -21,9 +21,10 @@ struct graph_size {
     uint32_t max_out;  /* rows with outputs of one step */
     uint32_t n_blocks; /* KV blocks */
     int kv_type;       /* enum kv_type */
-    /* This shard's part of the model; coll NULL: the whole. */
+    /* This shard's part of the model; sizes 0 or 1: the whole. */
     uint32_t tp_rank, tp_size, pp_rank, pp_size;
-    struct coll *coll;
+    struct coll *all; /* all shards, rank = pp_rank * tp_size + tp_rank; NULL: pp_size is 1 */
+    struct coll *tp;  /* the shards of this stage, rank = tp_rank; NULL: tp_size is 1 */
 };
 struct graph_memory {
     uint64_t weight_bytes; /* of the image, mapped and shared */
