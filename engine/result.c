@@ -5,7 +5,7 @@
 
 #include "engine/sampler.h"
 
-_Static_assert(RESULT_MAX_TOKENS <= MSG_LOGPROBS_PER_EXT, "one extension carries them");
+_Static_assert((int)RESULT_MAX_TOKENS <= (int)MSG_LOGPROBS_PER_EXT, "one extension carries them");
 
 static void logprobs_put(struct buf *ext, uint32_t first, uint32_t n, const struct drawn *drawn)
 {

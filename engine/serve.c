@@ -340,7 +340,7 @@ int serve_run(const struct serve_options *o, const volatile sig_atomic_t *stop, 
     struct err local = ERR_INIT;
     e = e ? e : &local;
     struct serve s = {.o = o};
-    int rc = channel_attach(&s.channel, e);
+    int rc = channel_attach(&s.channel, CHANNEL_FD_COMMANDS, e);
     if (rc)
         return rc;
     s.status = channel_status(s.channel);

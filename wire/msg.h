@@ -31,6 +31,9 @@ enum msg_type {
     MSG_UNASSIGN = 21, /* scheduler → worker: stop it */
     MSG_SERVICE = 22,  /* scheduler → routers: service state and progress */
     MSG_MODEL = 23,    /* scheduler → routers and workers: a pack's index and meta */
+    /* gangs: replicas of several shards */
+    MSG_GANG = 24,  /* worker → worker: start or end your shards of this replica */
+    MSG_SHARD = 25, /* engine → worker → worker → engine: bytes from one shard to another */
     /* weights */
     MSG_HAVE = 30,  /* worker → scheduler: have-bits of a digest, at start and after each round */
     MSG_ROUND = 31, /* scheduler → workers: a broadcast round: who takes part, what is missing */
@@ -146,17 +149,48 @@ struct msg_assign { /* also UNASSIGN, where only deployment, replica and epoch c
     uint32_t version;
     uint32_t replica;
     uint64_t epoch;
-    uint32_t shard, n_shards;
+    uint32_t shard, n_shards; /* n_shards = tp * pp; shard = stage * tp + its place in the stage */
+    uint32_t tp;              /* shards that share each layer; 0: 1 */
     uint8_t digest[SHA256_BYTES];
     char engine[16];    /* "cpu" */
     uint32_t n_ctx;     /* tokens of context a request may use */
     uint32_t n_slots;   /* requests at once */
     uint32_t n_threads; /* 0: the worker's share */
     uint32_t n_peers;
-    const uint8_t *peers; /* [n_peers] u32 member ids of the gang, little-endian */
+    const uint8_t *peers; /* [n_peers] u32 members, little-endian: which worker runs shard i */
 };
 void msg_assign_put(struct buf *b, const struct msg_assign *m);
 int msg_assign_get(struct msg_assign *m, const void *p, size_t n, struct err *e);
+
+/* What one shard of a replica says to another. `gang` counts the starts of the replica's shards together: bytes of an earlier start are dropped. */
+struct shard_name {
+    uint32_t deployment, replica;
+    uint64_t epoch, gang;
+};
+struct msg_shard {
+    struct shard_name name;
+    uint32_t from, to; /* shards */
+    uint64_t at;       /* bytes sent from `from` to `to` before these */
+    uint32_t n_bytes;
+    const uint8_t *bytes; /* at most MSG_MAX_SHARD_BYTES */
+};
+enum { MSG_MAX_SHARD_BYTES = 1 << 20 };
+void msg_shard_put(struct buf *b, const struct msg_shard *m);
+int msg_shard_get(struct msg_shard *m, const void *p, size_t n, struct err *e);
+
+/* Shard 0's worker leads a gang: it starts all shards, and when one has ended it ends all and starts them again. */
+enum gang_word {
+    GANG_START = 1, /* leader → the others: start your shards as `gang` */
+    GANG_END =
+        2, /* anybody → anybody: a shard of `gang` ended, or is to end; kill yours. text: why */
+};
+struct msg_gang {
+    struct shard_name name;
+    uint8_t word; /* enum gang_word */
+    char text[MSG_TEXT_BYTES];
+};
+void msg_gang_put(struct buf *b, const struct msg_gang *m);
+int msg_gang_get(struct msg_gang *m, const void *p, size_t n, struct err *e);
 
 enum service_state {
     SERVICE_STARTING = 1,

@@ -162,6 +162,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     case MSG_UNASSIGN:
         TRY(assign);
         break;
+    case MSG_GANG:
+        TRY(gang);
+        break;
+    case MSG_SHARD:
+        TRY(shard);
+        break;
     case MSG_SERVICE:
         TRY(service);
         break;

@@ -335,6 +335,7 @@ static void assign_bytes(void **state)
                            .epoch = 4,
                            .shard = 1,
                            .n_shards = 2,
+                           .tp = 2,
                            .engine = "cpu",
                            .n_ctx = 2048,
                            .n_slots = 16,
@@ -349,6 +350,7 @@ static void assign_bytes(void **state)
            "03000000"
            "0400000000000000"
            "01000000"
+           "02000000"
            "02000000" DIGEST_HEX "03000000"
            "637075"
            "00080000"
@@ -362,6 +364,72 @@ static void assign_bytes(void **state)
     assert_int_equal(u32_at(got_assign.peers, 1), 6);
     b.data[20] = 2; /* shard 2 of 2 */
     assert_int_equal(get_assign(b.data, b.len, NULL), ERR_PROTO);
+    b.data[20] = 1;
+    b.data[28] = 3; /* 2 shards in threes */
+    assert_int_equal(get_assign(b.data, b.len, NULL), ERR_PROTO);
+    b.data[28] = 1;
+    assert_int_equal(get_assign(b.data, b.len, NULL), 0);
+    b.data[24] = 3; /* 3 shards, 2 peers */
+    assert_int_equal(get_assign(b.data, b.len, NULL), ERR_PROTO);
+}
+
+static struct msg_shard got_shard;
+static int get_shard(const void *p, size_t n, struct err *e)
+{
+    return msg_shard_get(&got_shard, p, n, e);
+}
+
+static void shard_bytes(void **state)
+{
+    struct msg_shard m = {.name = {1, 2, 3, 4},
+                          .from = 5,
+                          .to = 6,
+                          .at = 7,
+                          .n_bytes = 3,
+                          .bytes = (const uint8_t *)"abc"};
+    msg_shard_put(&b, &m);
+    golden(&b,
+           "01000000"
+           "02000000"
+           "0300000000000000"
+           "0400000000000000"
+           "05000000"
+           "06000000"
+           "0700000000000000"
+           "03000000"
+           "616263",
+           get_shard);
+    assert_int_equal(get_shard(b.data, b.len, NULL), 0);
+    assert_memory_equal(got_shard.bytes, "abc", 3);
+    m.n_bytes = MSG_MAX_SHARD_BYTES + 1;
+    m.bytes = calloc(1, m.n_bytes);
+    buf_reset(&b);
+    msg_shard_put(&b, &m);
+    assert_false(buf_ok(&b));
+    free((void *)m.bytes);
+}
+
+static int get_gang(const void *p, size_t n, struct err *e)
+{
+    struct msg_gang m;
+    return msg_gang_get(&m, p, n, e);
+}
+
+static void gang_bytes(void **state)
+{
+    struct msg_gang m = {.name = {1, 2, 3, 4}, .word = GANG_END, .text = "why"};
+    msg_gang_put(&b, &m);
+    golden(&b,
+           "01000000"
+           "02000000"
+           "0300000000000000"
+           "0400000000000000"
+           "02"
+           "03000000"
+           "776879",
+           get_gang);
+    b.data[24] = 3;
+    assert_int_equal(get_gang(b.data, b.len, NULL), ERR_PROTO);
 }
 
 static int get_service(const void *p, size_t n, struct err *e)
@@ -924,6 +992,8 @@ int main(void)
         CASE(steps_bytes),
         CASE(engine_ready_bytes),
         CASE(names),
+        CASE(shard_bytes),
+        CASE(gang_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
