@@ -123,7 +123,7 @@ static int build(struct engine_cpu *g, const struct engine_config *c, struct err
         rc = image_open(&g->img, c->image_path, false, e);
     g->img_is_open = !rc;
     const struct model_params *p = &g->img.meta.params;
-    struct graph_size size = {.n_seqs = c->n_slots, .max_out = c->n_slots, .kv_type = KV_F32};
+    struct graph_size size = {.n_seqs = c->n_slots, .max_out = c->n_slots, .kv_type = KV_F16};
     uint32_t chunk = c->chunk ? c->chunk : DEFAULT_CHUNK;
     size.max_rows = batch_max_rows(c->n_slots, chunk);
     g->n_threads = c->n_threads ? c->n_threads : 1;
@@ -198,7 +198,7 @@ static void cpu_info(const struct engine *base, struct engine_info *info)
     snprintf(info->kernels, sizeof info->kernels, "%s", g->kernels->name);
     /* what decides the bits, and nothing else: threads, chunks and slots do not */
     char id[128];
-    int n = snprintf(id, sizeof id, "llama cpu %s %u act=f32 kv=f32 tp=1 pp=1", g->kernels->name,
+    int n = snprintf(id, sizeof id, "llama cpu %s %u kv=f16 tp=1 pp=1", g->kernels->numerics,
                      g->kernels->revision);
     sha256_of(id, (size_t)n, info->numerics);
 }
