@@ -35,15 +35,17 @@ static int64_t as_number(struct str s)
 }
 
 /* The argument that a field begins with: a number, a name, or nothing. */
-static int first_value(struct braces *f, struct str name, struct value *out)
+static int first_value(struct braces *f, struct str name, bool alone, struct value *out)
 {
-    if (name.n == 0 || is_number(name)) {
+    if ((name.n == 0 && alone) || is_number(name)) {
         bool automatic = name.n == 0;
-        if (f->next != 0 && automatic != f->automatic)
+        if (alone && f->next != 0 && automatic != f->automatic)
             return eval_fail(f->ev, ERR_FORMAT, "cannot mix automatic and manual field numbers");
         int64_t at = automatic ? f->next : as_number(name);
-        f->automatic = automatic;
-        f->next = automatic ? f->next + 1 : -1;
+        if (alone) { /* Python looks at fields that are nothing but a number */
+            f->automatic = automatic;
+            f->next = automatic ? f->next + 1 : -1;
+        }
         if ((uint64_t)at >= f->args->n_pos)
             return eval_fail(f->ev, ERR_FORMAT, "format has no argument %lld", (long long)at);
         *out = f->args->pos[at];
@@ -65,7 +67,7 @@ static int field_value(struct braces *f, struct str path, struct value *out)
     size_t n = 0;
     while (n < path.n && path.p[n] != '.' && path.p[n] != '[')
         n++;
-    int rc = first_value(f, (struct str){path.p, n}, out);
+    int rc = first_value(f, (struct str){path.p, n}, n == path.n, out);
     while (rc == 0 && n < path.n) {
         bool subscript = path.p[n++] == '[';
         size_t from = n;
@@ -162,14 +164,20 @@ static int format_value(struct eval *ev, const struct value *v, struct str spec,
     if (v->type == VALUE_STRING)
         return format_text(ev, v, &s, b);
     bool is_int = v->type != VALUE_FLOAT;
-    const char *types = is_int ? "bdnoxXeEfFgG%" : "neEfFgG%";
-    bool whole = is_int && (!s.type || strchr("bdoxXn", s.type));
+    const char *types = is_int ? "bcdnoxXeEfFgG%" : "neEfFgG%";
+    bool whole = is_int && (!s.type || strchr("bcdoxXn", s.type));
     if ((s.type && !strchr(types, s.type)) || (whole && s.precision >= 0) ||
         (s.comma && s.type == 'n') ||
         (s.comma == ',' && s.type && strchr("boxX", s.type)))
         return eval_fail(ev, ERR_FORMAT, "invalid format specification for %s",
                          value_type_name(v));
-    return format_number(ev, v, &s, b);
+    if (s.type != 'c')
+        return format_number(ev, v, &s, b);
+    char text[4];
+    int64_t i = value_as_int(v);
+    if (s.sign || s.comma || s.alternate || i < 0 || i > 0x10FFFF || (i & ~0x7FFLL) == 0xD800)
+        return eval_fail(ev, ERR_FORMAT, "c wants the number of a character");
+    return format_padded(ev, (struct str){text, utf8_encode((uint32_t)i, text)}, &s, '<', b);
 }
 
 /* The end of the field that begins at `at`: its closing brace; format.n: none. */
@@ -231,7 +239,7 @@ static int expand(struct braces *f, struct str format, int depth, struct str *ou
         build_put(&b, (struct str){format.p + plain, i - plain});
         if (i == format.n)
             break;
-        if (depth == 0 && i + 1 < format.n && format.p[i + 1] == format.p[i]) {
+        if (i + 1 < format.n && format.p[i + 1] == format.p[i]) {
             build_put(&b, (struct str){format.p + i, 1});
             i += 2;
             continue;

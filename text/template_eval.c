@@ -328,11 +328,11 @@ static int eval_set_block(struct eval *ev, struct scope *sc, const struct node *
 static int eval_filter_block(struct eval *ev, struct scope *sc, const struct node *n)
 {
     struct value v;
-    struct str s;
     int rc = eval_captured(ev, sc, n, &v);
-    if (rc == 0)
-        rc = value_to_str(ev, &v, &s);
-    return rc ? rc : eval_write(ev, s);
+    if (rc == 0 && v.type != VALUE_STRING)
+        rc = eval_fail(ev, ERR_FORMAT, "a filter block must give text, not %s",
+                       value_type_name(&v));
+    return rc ? rc : eval_write(ev, v.s);
 }
 
 static int eval_with(struct eval *ev, struct scope *sc, const struct node *n)

@@ -326,7 +326,8 @@ static int eval_binary_node(struct eval *ev, struct scope *sc, const struct node
     if (rc)
         return rc;
     ev->line = n->line;
-    if (a.type == VALUE_UNDEFINED || b.type == VALUE_UNDEFINED)
+    bool formats = n->op == '%' && a.type == VALUE_STRING;
+    if (a.type == VALUE_UNDEFINED || (b.type == VALUE_UNDEFINED && !formats))
         return eval_undefined(ev, a.type == VALUE_UNDEFINED ? &a : &b);
     return eval_binary(ev, n->op, &a, &b, out);
 }

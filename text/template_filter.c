@@ -240,7 +240,7 @@ FILTER(f_int)
             return rc;
     }
     if (v->type == VALUE_STRING && out->type != VALUE_UNDEFINED &&
-        str_number(v->s, &is_int, &i, &f) == 0 && (base == 10 || !is_int)) {
+        str_number(v->s, &is_int, &i, &f) == 0) {
         if (!is_int && !isfinite(f)) /* int(float("inf")): the default, too */
             return isnan(f) ? 0 : eval_fail(ev, ERR_FORMAT, "cannot convert infinity to an integer");
         if (!is_int)

@@ -19,7 +19,7 @@ int filter_path(struct eval *ev, const struct value *v, const struct value *path
 /* What an item is ordered by: itself or an attribute; text without its case unless asked. */
 int filter_key(struct eval *ev, const struct value *item, const struct value *path,
                const struct value *absent, bool with_case, struct value *key);
-/* The items in a stable order of their keys. */
+/* The items in a stable order of their keys; without `absent` as the sort filter makes them: lists. */
 int filter_sorted(struct eval *ev, struct list *items, const struct value *path,
                   const struct value *absent, bool with_case, bool down, struct list **out);
 

@@ -256,17 +256,18 @@ static int sort_range(struct eval *ev, struct sort_key *k, struct sort_key *tmp,
     return rc;
 }
 
-/* sort(attribute="a,b"): the key is a list of them */
+/* The sort filter's keys are lists, one item for each of attribute="a,b": equal ones are never
+ * ordered, whatever they are. */
 static int multi_key(struct eval *ev, const struct value *item, const struct value *path,
                      bool with_case, struct value *key)
 {
-    if (!path || path->type != VALUE_STRING || !memchr(path->s.p, ',', path->s.n))
-        return filter_key(ev, item, path, NULL, with_case, key);
-    struct list *keys = list_new(ev, LIST_LIST), *paths;
-    int rc = keys ? str_split(ev, path->s, &STR(","), -1, false, &paths) : eval_nomem(ev);
-    for (size_t i = 0; rc == 0 && i < paths->n; i++) {
+    struct list *keys = list_new(ev, LIST_LIST), *paths = NULL;
+    int rc = keys ? 0 : eval_nomem(ev);
+    if (rc == 0 && path && path->type == VALUE_STRING)
+        rc = str_split(ev, path->s, &STR(","), -1, false, &paths);
+    for (size_t i = 0; rc == 0 && i < (paths ? paths->n : 1); i++) {
         struct value one;
-        rc = filter_key(ev, item, &paths->items[i], NULL, with_case, &one);
+        rc = filter_key(ev, item, paths ? &paths->items[i] : path, NULL, with_case, &one);
         if (rc == 0)
             rc = list_push(ev, keys, &one);
     }
@@ -294,6 +295,8 @@ int filter_sorted(struct eval *ev, struct list *items, const struct value *path,
         rc = list_push(ev, *out, &keys[i].item);
     return rc;
 }
+
+static const struct value NO_DEFAULT = {.type = VALUE_NONE};
 
 static bool is_yes(const struct value *v)
 {
@@ -327,7 +330,7 @@ FILTER(f_dictsort)
     if (!str_is(name, "key") && !str_is(name, "value"))
         return eval_fail(ev, ERR_FORMAT, "dictsort: by must be \"key\" or \"value\"");
     by = value_int(str_is(name, "value"));
-    rc = filter_sorted(ev, pairs.list, &by, NULL, is_yes(a->bound[0]), is_yes(a->bound[2]), &made);
+    rc = filter_sorted(ev, pairs.list, &by, &NO_DEFAULT, is_yes(a->bound[0]), is_yes(a->bound[2]), &made);
     *out = value_list(made);
     return rc;
 }

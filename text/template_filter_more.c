@@ -53,15 +53,14 @@ FILTER(f_truncate)
     int64_t length, leeway = 5; /* Jinja's policy truncate.leeway */
     struct str end, s;
     bool kill = a->bound[1] && value_truth(a->bound[1]);
-    int rc = builtin_arg_str(ev, v, STR(""), &s);
+    size_t n = 0;
+    int rc = value_length(ev, v, &n);
     if (rc == 0)
         rc = builtin_arg_int(ev, a->bound[0], 255, &length);
     if (rc == 0)
         rc = builtin_arg_str(ev, a->bound[2], STR("..."), &end);
     if (rc == 0 && a->bound[3] && a->bound[3]->type != VALUE_NONE)
         rc = builtin_arg_int(ev, a->bound[3], 5, &leeway);
-    if (rc == 0)
-        rc = eval_bytes(ev, s.n);
     if (rc)
         return rc;
     int64_t n_end = (int64_t)utf8_length(end.p, end.n);
@@ -69,8 +68,11 @@ FILTER(f_truncate)
         return eval_fail(ev, ERR_FORMAT, "truncate: expected a length of at least %lld",
                          (long long)n_end);
     *out = *v;
-    if ((int64_t)utf8_length(s.p, s.n) - leeway <= length)
+    if ((int64_t)n - leeway <= length)
         return 0;
+    rc = builtin_arg_str(ev, v, STR(""), &s);
+    if (rc)
+        return rc;
     s.n = char_offset(s, length - n_end);
     for (size_t i = s.n; !kill && i > 0; i--)
         if (s.p[i - 1] == ' ') {

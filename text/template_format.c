@@ -242,6 +242,11 @@ static int percent_field(struct percent *p)
     struct value keyed;
     const struct value *v = NULL;
     int rc = 0;
+    if (p->at < p->format.n && p->format.p[p->at] == '%') {
+        p->at++;
+        build_repeat(&p->b, '%', 1);
+        return 0;
+    }
     if (p->at < p->format.n && p->format.p[p->at] == '(') {
         rc = keyed_arg(p, &keyed);
         v = &keyed;
@@ -253,10 +258,6 @@ static int percent_field(struct percent *p)
     if (p->at >= p->format.n)
         return eval_fail(p->ev, ERR_FORMAT, "incomplete format");
     s.type = p->format.p[p->at++];
-    if (s.type == '%') {
-        build_repeat(&p->b, '%', 1);
-        return 0;
-    }
     if (!v)
         rc = next_arg(p, &v);
     return rc ? rc : percent_one(p, v, &s);

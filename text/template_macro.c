@@ -11,12 +11,13 @@ static const struct kwarg *named(const struct args *a, struct str name)
     return NULL;
 }
 
-static const struct node *parameter(const struct node *macro, struct str name)
+/* A parameter of this name that no position has filled. */
+static bool takes_name(const struct node *macro, struct str name, size_t n_pos)
 {
-    const struct node *p = macro->kwargs;
-    while (p && (p->name.n != name.n || memcmp(p->name.p, name.p, name.n) != 0))
-        p = p->next;
-    return p;
+    for (const struct node *p = macro->kwargs; p; p = p->next, n_pos -= n_pos > 0)
+        if (n_pos == 0 && p->name.n == name.n && memcmp(p->name.p, name.p, name.n) == 0)
+            return true;
+    return false;
 }
 
 static int too_many(struct eval *ev, const struct node *macro)
@@ -47,7 +48,7 @@ static int bind_kwargs(struct eval *ev, struct scope *sc, const struct node *mac
     int rc = rest ? 0 : eval_nomem(ev);
     for (size_t i = 0; rc == 0 && i < a->n_kw; i++) {
         struct value key = value_str(a->kw[i].name);
-        if (parameter(macro, a->kw[i].name))
+        if (takes_name(macro, a->kw[i].name, a->n_pos))
             continue;
         if (str_is(a->kw[i].name, "caller") && (macro->op & MACRO_CALLER))
             continue;
@@ -62,7 +63,7 @@ static int bind_kwargs(struct eval *ev, struct scope *sc, const struct node *mac
 static int bind_caller(struct eval *ev, struct scope *sc, const struct node *macro,
                        const struct args *a)
 {
-    if (!(macro->op & MACRO_CALLER) || parameter(macro, STR("caller")))
+    if (!(macro->op & MACRO_CALLER) || takes_name(macro, STR("caller"), 0))
         return 0;
     const struct kwarg *given = named(a, STR("caller"));
     struct value v = given ? given->value : value_undefined(STR("caller"));
@@ -76,10 +77,6 @@ int macro_bind(struct eval *ev, struct scope *sc, const struct node *macro, cons
     for (const struct node *param = macro->kwargs; param && rc == 0; param = param->next, at++) {
         struct value v = value_undefined(param->name);
         const struct kwarg *given = named(a, param->name);
-        if (at < a->n_pos && given)
-            return eval_fail(ev, ERR_FORMAT, "macro %.*s: argument \"%.*s\" is given twice",
-                             str_shown(macro->name, 60), macro->name.p, str_shown(param->name, 60),
-                             param->name.p);
         if (at < a->n_pos)
             v = a->pos[at];
         else if (given)

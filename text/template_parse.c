@@ -347,11 +347,20 @@ static struct node *parse_call_block(struct parser *p)
     return parse_macro_body(p, n, ENDS) ? n : NULL;
 }
 
-/* {% print a, b %} is {{ a, b }}. */
+/* {% print a, b %} is {{ a }}{{ b }}. */
 static struct node *parse_print(struct parser *p)
 {
-    struct node *n = node_new(p, NODE_OUTPUT);
-    return n && link_expr(p, n, &n->a, parse_tuple(p, true, NULL)) ? n : NULL;
+    struct node *n = node_new(p, NODE_WITH);
+    struct node **tail = n ? &n->list : NULL;
+    while (n && p->at->kind != TOK_BLOCK_END) {
+        if (n->list && !parser_expect_op(p, ',', "a comma"))
+            return NULL;
+        struct node *one = node_new(p, NODE_OUTPUT);
+        if (!one || !link_expr(p, one, &one->a, parse_expression(p)) || !node_depth(p, n, one))
+            return NULL;
+        node_append(&tail, one);
+    }
+    return n;
 }
 
 /* {% generation %} marks what a model wrote, for training: its body is rendered as it stands. */

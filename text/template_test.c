@@ -87,12 +87,14 @@ TEST(is_callable)
 /* "is a filter": the name of one */
 TEST(is_filter)
 {
-    return answer(out, v->type == VALUE_STRING && filter_find(v->s));
+    int rc = value_check_key(ev, v);
+    return rc ? rc : answer(out, v->type == VALUE_STRING && filter_find(v->s));
 }
 
 TEST(is_test)
 {
-    return answer(out, v->type == VALUE_STRING && test_find(v->s));
+    int rc = value_check_key(ev, v);
+    return rc ? rc : answer(out, v->type == VALUE_STRING && test_find(v->s));
 }
 
 TEST(is_escaped)

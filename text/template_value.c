@@ -313,7 +313,11 @@ int value_contains(struct eval *ev, const struct value *box, const struct value 
         return rc;
     }
     struct list *items;
-    int rc = value_items(ev, box, &items);
+    bool keys = box->type == VALUE_LIST && box->list->kind == LIST_VIEW &&
+                box->list->first == VIEW_KEYS;
+    int rc = keys ? value_check_key(ev, item) : 0;
+    if (rc == 0)
+        rc = value_items(ev, box, &items);
     for (size_t i = 0; rc == 0 && !*out && i < items->n; i++)
         rc = value_equal(ev, &items->items[i], item, out);
     return rc;

@@ -8,6 +8,7 @@ Usage: jinja_judge.py corpus FOLDER       every *.jinja below FOLDER, for plain 
 Output: {"inputs": [what a rendering is given], "cases": [{file | source, input, kwargs?, text | error}]}; error is the
 text of raise_exception, or null for any other failure. The unit test renders the same cases with text/template.h.
 """
+import copy
 import json
 import pathlib
 import re
@@ -23,7 +24,7 @@ import jinja_data
 import jinja_random
 
 NOW = 1750000000  # strftime_now() must not depend on when the test runs
-ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+ADDRESS = re.compile(r"(?i)0x[0-9a-f]{8,}|object at")
 BUILT_IN = {"messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token", "unk_token",
             "pad_token", "raise_exception", "strftime_now", "range", "namespace", "dict", "lipsum", "cycler", "joiner"}
 
@@ -114,7 +115,8 @@ def judge_random(seed, count):
     for source in jinja_random.templates(seed, count):
         template = compiled(env, source)
         case = {"source": source, "input": 0}
-        case.update(rendered(template, jinja_random.INPUT, None) if template else {"error": None})
+        given = copy.deepcopy(jinja_random.INPUT)  # some of Jinja's filters change what they are given
+        case.update(rendered(template, given, None) if template else {"error": None})
         if not ADDRESS.search(case.get("text") or ""):
             cases.append(case)
     return cases

@@ -1,5 +1,8 @@
 """Random Jinja templates from a seed, for jinja_judge.py: expressions of every operator, filter, test and method that
-text/template.h knows, mostly of fitting types, and the statements around them."""
+text/template.h knows, mostly of fitting types, and the statements around them.
+
+Left out is what docs/internals/templates.md names as different: names of the data that a template sets again after a block
+that reads them, slices of constants that have none, and markup."""
 import random
 
 TEXTS = ["", "a", "Hello World", "  two  words ", "naïve Straße", "line one\nline two\n\nline four", "x,y,,z", "İ ß ǆ Ω",
@@ -100,13 +103,13 @@ class Maker:
                    f"replace('a', 'b', {w('none', '1', '0')})", f"default({self.args('any')})", f"d('x', {w('true', 'false')})",
                    f"indent({w('', '2', '2, true', '3, true, true', 'width=1, blank=true', quote_dash())})",
                    f"truncate({w('', '5', '9, true', '8, false, %s' % self.quoted('…'), '6, leeway=0', '2')})",
-                   f"center({w('', '9', '20')})", "escape", "tojson", "first", "last", "reverse", f"default('', true)"]
+                   f"center({w('', '9', '20')})", "tojson", "first", "last", f"default('', true)"]
         forms = [
             lambda: w(*methods)(), lambda: w(*methods)(),
-            lambda: f"{s}|{w(*filters)}", lambda: f"{s}|{w(*filters)}|{w(*filters)}",
+            lambda: f"{s}|{w(*filters)}", lambda: f"{w('s', 'u', 'e', 'o.name')}|reverse", lambda: f"{s}|{w(*filters)}|{w(*filters)}",
             lambda: f"{e('str', d)} + {e('str', d)}", lambda: f"{e('any', d)} ~ {e('any', d)} ~ {e('str', 0)}",
             lambda: f"{s} * {w('0', '1', '3', 'neg', 'yes')}",
-            lambda: f"{s}[{self.slice()}]", lambda: f"{s}[{self.expr('int', 0)}]",
+            lambda: f"{w(*KINDS['str'])}[{self.slice()}]", lambda: f"{s}[{self.expr('int', 0)}]",
             lambda: f"{e('any', d)}|tojson{w('', '(indent=2)', '(ensure_ascii=true)', '(sort_keys=true)', '(indent=4, sort_keys=true)', '(separators=(chr, chr))'.replace('chr', self.quoted(':')))}",
             lambda: f"{e('list', d)}|join({w('', self.args('str'))})", lambda: f"rows|join('/', attribute={self.attribute()})",
             lambda: f"{e('any', d)}|string", self.percent, self.percent, self.braces, self.braces,
@@ -129,7 +132,7 @@ class Maker:
         spec = w("", "", ":>8", ":<7", ":^9", ":*^9", ":05", ":+", ":,", ":_", ":.2f", ":.3", ":e", ":g", ":x", ":#x", ":b", ":o",
                  ":%", ":08.2f", ":=+8", ":s", ":10s", ":.1s", ":d", ":c", ":{}", ":>{}", "!r", "!s", "!a", "!r:>9", ":,.1f",
                  ":#06x", ":E", ":0>5", ":é^7", ": d", ":-5", ":+.1e", ":.0f", ":012,", ":q")
-        field = w("", "", "0", "1", "k", "0[0]", "0.real", "k[a]", "0.upper", "2")
+        field = w("", "", "0", "1", "k", "0[0]", "0.real", "k[a]", "0.nope", "2")
         text = w("", "a ", "{{}} ") + "{" + field + spec + "}" + w("", " {}", "}}", "!")
         return f"{self.quoted(text)}.format({self.args(w('int', 'float', 'str', 'any', 'int', 'float'), 'int')}{w('', ', k=d', ', k=f')})"
 
@@ -186,7 +189,7 @@ class Maker:
         e, w = self.expr, self.pick
         forms = [
             lambda: f"[{e('any', d)}, {e('any', d)}]", lambda: f"({e('any', d)}, {e('any', 0)})", lambda: f"{e('list', d)} + {e('list', d)}",
-            lambda: f"{e('list', d)} * {w('0', '2', '-1')}", lambda: f"{self.simple('list', d)}[{self.slice()}]",
+            lambda: f"{e('list', d)} * {w('0', '2', '-1')}", lambda: f"{w(*KINDS['list'])}[{self.slice()}]",
             lambda: f"{self.simple('str', d)}.{w('split', 'rsplit')}({w('', self.args('str'), self.args('str') + ', 1', 'none, 1', 'maxsplit=2', 'sep=' + self.quoted(','))})",
             lambda: f"{self.simple('str', d)}.splitlines({w('', 'true', 'keepends=false')})", lambda: f"{e(w('list', 'str', 'dict'), d)}|list",
             lambda: f"{e('list', d)}|{w('sort', 'sort(reverse=true)', 'sort(true, true)', 'sort(case_sensitive=true)')}",
@@ -208,10 +211,10 @@ class Maker:
     def make_dict(self, d):
         e, w = self.expr, self.pick
         forms = [
-            lambda: "{%s: %s, %s: %s}" % (self.args("str"), e("any", d), self.args("int"), e("any", d)), lambda: f"dict({w('', 'd', 'd, z=1', 'a=s, b=n', 'o, **d', '[(1, 2)]')})",
+            lambda: "{%s: %s, %s: %s}" % (self.literal("str"), e("any", d), self.literal("int"), e("any", d)), lambda: f"dict({w('', 'd', 'd, z=1', 'a=s, b=n', 'o, **d', '[(1, 2)]')})",
             lambda: f"{self.simple('dict', d)}.{w('get(%s)' % self.args('str'), 'copy()', 'deep', 'missing', 'name')}", lambda: f"{e('list', d)}|{w('first', 'last')}",
-            lambda: f"{self.simple('dict', d)}[{self.args(w('str', 'int'))}]", lambda: f"{self.simple(w('list', 'dict', 'str', 'int'), d)}.{w('append', 'pop', 'update', '__class__', '_x', 'nope', 'real')}",
-            lambda: f"{self.simple('any', d)}|attr({self.quoted(w('real', 'upper', 'name', '__class__', 'x'))})", lambda: f"namespace(a={e('any', d)}).{w('a', 'b')}",
+            lambda: f"{self.simple('dict', d)}[{self.args(w('str', 'int'))}]", lambda: f"{self.simple(w('list', 'dict', 'str', 'int'), d)}.{w('append', 'sort', 'update', '__class__', '_x', 'nope', 'real')}",
+            lambda: f"{self.simple('any', d)}|attr({self.quoted(w('real', 'name', '__class__', 'x'))})", lambda: f"namespace(a={e('any', d)}).{w('a', 'b')}",
         ]
         return self.r.choice(forms)()
 
@@ -262,8 +265,9 @@ class Maker:
                 + "{% if x is sequence and x is not string %}[{{ loop(x) }}]{% else %}{{ x }}{% endif %}" + self.tag("endfor"))
 
     def st_set(self, d):
-        t, name = self.tag, self.pick("a", "s", "n", "l")
-        if self.pick(True, False):
+        t, name = self.tag, self.pick("a", "b", "z")
+        if self.pick(True, False):  # a name of its own: Jinja hides the outer one inside the block, sometimes
+            name = "fresh"
             return t(f"set {name}" + self.pick("", " | upper", " | trim | length")) + self.body(d) + t("endset") + "{{ %s }}" % name
         if self.pick(True, False, False):
             return t("set a, b = " + self.pick("1, 2", "(s, n)", "[1, 2]", "l", "'xy'")) + "{{ a }}{{ b }}"
@@ -284,7 +288,7 @@ class Maker:
     def st_call(self, d):
         t, w = self.tag, self.pick
         inside = w("{{ caller() }}", "{{ caller(1) }}", "{{ caller(1, 2) }}", "{{ caller() if caller else 0 }}", "none")
-        return (t("macro w(a='A')") + "<{{ a }}:" + inside + ">" + t("endmacro") + t("call" + w("", "(x)", "(x, y=2)") + w(" w()", " w('q')", " w(b=1)"))
+        return (t("macro ww(a='A')") + "<{{ a }}:" + inside + ">" + t("endmacro") + t("call" + w("", "(x)", "(x, y=2)") + w(" ww()", " ww('q')", " ww(b=1)"))
                 + "{{ x }}{{ y }}" + self.body(d) + t("endcall"))
 
     def st_with(self, d):
