@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 struct engine;
+struct drawn; /* engine/sampler.h */
 
 struct engine_config {
     const char *kind;       /* "cpu" */
@@ -43,14 +44,20 @@ struct engine_load {
     uint64_t n_steps, n_tokens;
 };
 
-/* What one request got in one step. tokens is valid during the call only. */
+/* What one request got in one step. Pointers are valid during the call only. */
 struct step_result {
     struct attempt attempt;
     uint32_t position;
     uint16_t n_tokens;
     uint8_t finish; /* enum finish; anything but FINISH_NONE is the request's last result */
     const uint32_t *tokens;
-    const struct err *error; /* for FINISH_ERROR */
+    const struct err *error;   /* for FINISH_ERROR */
+    const struct drawn *drawn; /* [n_tokens] their log-probabilities; NULL: not asked for */
+    /* Log-probabilities of prompt tokens prompt_first …, in results before the first token (the prompt's own first token has none). */
+    uint32_t prompt_first, n_prompt_drawn;
+    const struct drawn *prompt_drawn;
+    uint32_t n_embedding;
+    const float *embedding; /* [n_embedding] of a SUBMIT_EMBED, with FINISH_STOP and no tokens */
 };
 typedef void (*step_result_fn)(void *ctx, const struct step_result *r);
 

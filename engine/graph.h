@@ -63,6 +63,8 @@ void graph_destroy(struct graph *g);
 int graph_forward(struct graph *g, const struct step *s, struct err *e);
 /* The other shards, over and over: compute the step that shard 0 hands out next. 1: done; 0: shard 0 called graph_end. */
 int graph_follow(struct graph *g, struct err *e);
+/* Shard 0, while it has nothing to hand out: the others' waits have the group's deadline. Call it well within that. */
+int graph_idle(struct graph *g, struct err *e);
 void graph_end(struct graph *g);
 /* After graph_forward: logits [n_vocab] of output i (back end memory), and the place where row r first had a NaN or an infinity: 0 nowhere,
  * 1 + layer, or 1 + n_layers for the logits. */

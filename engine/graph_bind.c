@@ -272,7 +272,7 @@ int binding_apply(const struct binding *b, struct graph *g, const struct image *
             if (!i || !is_wanted(b, g, t, layer))
                 continue;
             struct shape s = shape_of(g, t, i);
-            const uint8_t *data = img->map + i->image_offset;
+            const uint8_t *data = image_data(img, i);
             uint8_t *place = (t->of_layer ? (uint8_t *)&g->layers[layer - g->part.layers.first]
                                           : (uint8_t *)&g->top) +
                              t->at;

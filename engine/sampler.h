@@ -32,10 +32,6 @@ int sampling_check(const struct msg_submit *s, uint32_t n_vocab, struct err *e);
 int sampler_start(struct sampler_pool *p, uint32_t i, const struct msg_submit *s,
                   struct sampler **out, struct err *e);
 
-struct token_logprob {
-    uint32_t id;
-    float logprob;
-};
 struct drawn {
     uint32_t token;
     float logprob; /* valid if asked for */
