@@ -52,7 +52,7 @@ void cpu_matmul_experts(struct exec *x, float *y, size_t y_stride, const struct 
 {
     for (uint32_t i = 0; i < n; i++) {
         struct weight one = *w;
-        one.data = (const uint8_t *)w->data + (size_t)choice[i] * w->n_rows * w->row_bytes;
+        one.data = weight_expert(w, choice[i]);
         const struct matmul job = {.y = y + i * y_stride, .y_stride = y_stride, .w = &one};
         cpu_matmul(x, &job, 1, in + (size_t)(i / in_div) * in_stride, in_stride, 1);
     }
