@@ -18,6 +18,7 @@ LLHTTP_INC := -isystem $(LLHTTP_INCLUDE) -DLLHTTP_STRICT_MODE=1
 CPPFLAGS_router := $(LLHTTP_INC)
 # Kernel sets: one file suffix each; run-time dispatch picks.
 CFLAGS_engine := -O3
+CFLAGS_model := -O3
 isa_flags = $(if $(findstring _avx2.,$(1)),-mavx2 -mfma -mf16c)
 
 define ROOM_RULES

@@ -10,7 +10,7 @@
 #include <immintrin.h>
 #include <math.h>
 
-#include "engine/cpu/blocks.h"
+#include "model/blocks.h"
 #include "model/index.h"
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
@@ -130,6 +130,8 @@ static void avx2_unpack(float *y, const void *row, int type, uint32_t n)
     case TENSOR_Q8_0:
         unpack_q8_0(y, row, n);
         break;
+    default:
+        block_unpack(type, y, row, n);
     }
 }
 

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "engine/cpu/blocks.h"
+#include "model/blocks.h"
 #include "model/index.h"
 
 static bool ref_usable(void)
@@ -13,77 +13,12 @@ static bool ref_usable(void)
 
 static bool ref_has_type(int type)
 {
-    switch (type) {
-    case TENSOR_F32:
-    case TENSOR_F16:
-    case TENSOR_BF16:
-    case TENSOR_Q4_0:
-    case TENSOR_Q4_1:
-    case TENSOR_Q8_0:
-        return true;
-    default:
-        return false;
-    }
-}
-
-static void unpack_q4_0(float *y, const struct block_q4_0 *b, uint32_t n)
-{
-    for (; n >= BLOCK_WEIGHTS; n -= BLOCK_WEIGHTS, b++, y += BLOCK_WEIGHTS) {
-        float d = half_float(b->d);
-        for (int i = 0; i < 16; i++) {
-            y[i] = d * (float)((b->nibbles[i] & 15) - 8);
-            y[i + 16] = d * (float)((b->nibbles[i] >> 4) - 8);
-        }
-    }
-}
-
-static void unpack_q4_1(float *y, const struct block_q4_1 *b, uint32_t n)
-{
-    for (; n >= BLOCK_WEIGHTS; n -= BLOCK_WEIGHTS, b++, y += BLOCK_WEIGHTS) {
-        float d = half_float(b->d), m = half_float(b->m);
-        for (int i = 0; i < 16; i++) {
-            y[i] = d * (float)(b->nibbles[i] & 15) + m;
-            y[i + 16] = d * (float)(b->nibbles[i] >> 4) + m;
-        }
-    }
-}
-
-static void unpack_q8_0(float *y, const struct block_q8_0 *b, uint32_t n)
-{
-    for (; n >= BLOCK_WEIGHTS; n -= BLOCK_WEIGHTS, b++, y += BLOCK_WEIGHTS) {
-        float d = half_float(b->d);
-        for (int i = 0; i < BLOCK_WEIGHTS; i++)
-            y[i] = d * (float)b->q[i];
-    }
+    return tensor_type_info(type) != NULL;
 }
 
 static void ref_unpack(float *y, const void *row, int type, uint32_t n)
 {
-    const uint8_t *p = row;
-    switch (type) {
-    case TENSOR_F32:
-        memcpy(y, row, 4 * (size_t)n);
-        break;
-    case TENSOR_F16:
-        for (uint32_t i = 0; i < n; i++)
-            y[i] = half_float(p + 2 * i);
-        break;
-    case TENSOR_BF16:
-        for (uint32_t i = 0; i < n; i++) {
-            uint32_t bits = (uint32_t)p[2 * i] << 16 | (uint32_t)p[2 * i + 1] << 24;
-            memcpy(&y[i], &bits, 4);
-        }
-        break;
-    case TENSOR_Q4_0:
-        unpack_q4_0(y, row, n);
-        break;
-    case TENSOR_Q4_1:
-        unpack_q4_1(y, row, n);
-        break;
-    case TENSOR_Q8_0:
-        unpack_q8_0(y, row, n);
-        break;
-    }
+    block_unpack(type, y, row, n);
 }
 
 /* Four weight rows against one x: the four sums are independent, so the processor overlaps them; each one
