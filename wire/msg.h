@@ -178,15 +178,18 @@ enum { MSG_MAX_SHARD_BYTES = 1 << 20 };
 void msg_shard_put(struct buf *b, const struct msg_shard *m);
 int msg_shard_get(struct msg_shard *m, const void *p, size_t n, struct err *e);
 
-/* Shard 0's worker leads a gang: it starts all shards, and when one has ended it ends all and starts them again. */
+/* Shard 0's worker leads a gang: it starts all shards once every other worker says that its shard can start, and when one has ended it
+ * ends all and starts them again. */
 enum gang_word {
-    GANG_START = 1, /* leader → the others: start your shards as `gang` */
-    GANG_END =
-        2, /* anybody → anybody: a shard of `gang` ended, or is to end; kill yours. text: why */
+    GANG_START = 1, /* leader → `shard`: start as `gang` */
+    GANG_END = 2,   /* `shard` of `gang` ended, or is to end: the others too. text: why */
+    GANG_HERE =
+        3, /* `shard` → leader: no process of mine runs, I can start (said again and again while it is so) */
 };
 struct msg_gang {
     struct shard_name name;
-    uint8_t word; /* enum gang_word */
+    uint8_t word;   /* enum gang_word */
+    uint32_t shard; /* START: whom it is for; END, HERE: who says it */
     char text[MSG_TEXT_BYTES];
 };
 void msg_gang_put(struct buf *b, const struct msg_gang *m);

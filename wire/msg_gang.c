@@ -3,7 +3,7 @@
 
 #include "wire/msg_read.h"
 
-_Static_assert(GANG_START == 1 && GANG_END == 2, "frozen by PROTOCOL.md");
+_Static_assert(GANG_START == 1 && GANG_HERE == 3, "frozen by PROTOCOL.md");
 
 static void name_put(struct buf *b, const struct shard_name *n)
 {
@@ -45,6 +45,7 @@ void msg_gang_put(struct buf *b, const struct msg_gang *m)
 {
     name_put(b, &m->name);
     buf_u8(b, m->word);
+    buf_u32(b, m->shard);
     msg_put_str(b, m->text, sizeof m->text);
 }
 
@@ -52,7 +53,8 @@ int msg_gang_get(struct msg_gang *m, const void *p, size_t n, struct err *e)
 {
     struct msg_rd r = msg_rd_make("GANG", rd_make(p, n));
     name_get(&r, &m->name);
-    m->word = msg_rd_enum(&r, GANG_START, GANG_END, "word");
+    m->word = msg_rd_enum(&r, GANG_START, GANG_HERE, "word");
+    m->shard = msg_rd_u32(&r, "shard");
     msg_rd_str(&r, m->text, sizeof m->text, "text");
     return msg_rd_end(&r, e);
 }

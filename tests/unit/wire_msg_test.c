@@ -369,7 +369,7 @@ static void assign_bytes(void **state)
     assert_int_equal(get_assign(b.data, b.len, NULL), ERR_PROTO);
     b.data[28] = 1;
     assert_int_equal(get_assign(b.data, b.len, NULL), 0);
-    b.data[24] = 3; /* 3 shards, 2 peers */
+    b.data[24] = 4; /* 3 shards, 2 peers */
     assert_int_equal(get_assign(b.data, b.len, NULL), ERR_PROTO);
 }
 
@@ -417,7 +417,7 @@ static int get_gang(const void *p, size_t n, struct err *e)
 
 static void gang_bytes(void **state)
 {
-    struct msg_gang m = {.name = {1, 2, 3, 4}, .word = GANG_END, .text = "why"};
+    struct msg_gang m = {.name = {1, 2, 3, 4}, .word = GANG_END, .shard = 5, .text = "why"};
     msg_gang_put(&b, &m);
     golden(&b,
            "01000000"
@@ -425,10 +425,11 @@ static void gang_bytes(void **state)
            "0300000000000000"
            "0400000000000000"
            "02"
+           "05000000"
            "03000000"
            "776879",
            get_gang);
-    b.data[24] = 3;
+    b.data[24] = 4;
     assert_int_equal(get_gang(b.data, b.len, NULL), ERR_PROTO);
 }
 
