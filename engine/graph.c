@@ -42,6 +42,7 @@ struct graph {
     float *logits;        /* [max_out][n_vocab] */
     uint16_t *bad;        /* [max_rows] */
     uint16_t *bad_logits; /* [max_out] */
+    float *pools;         /* [n_seqs][n_embd] */
     uint64_t scratch_bytes, kv_bytes;
 };
 
@@ -117,6 +118,7 @@ static uint64_t scratch_lay(struct graph *m, void *base)
     m->logits = carve(&c, (uint64_t)m->size.max_out * p->n_vocab, sizeof *m->logits);
     m->bad = carve(&c, rows, sizeof *m->bad);
     m->bad_logits = carve(&c, m->size.max_out, sizeof *m->bad_logits);
+    m->pools = carve(&c, (uint64_t)m->size.n_seqs * p->n_embd, sizeof *m->pools);
     return c.used;
 }
 
@@ -373,6 +375,16 @@ static void head(struct graph *m, const struct step *s)
             m->bad[r] = m->bad_logits[s->rows[r].out];
 }
 
+/* Mean pooling is over the states after the last norm, in order of position. */
+static void pool(struct graph *m, const struct step *s)
+{
+    uint32_t width = m->p.n_embd;
+    m->ops->norm(m->x, m->normed, m->resid, m->out_norm, s->n_rows, width, m->p.norm_eps);
+    for (uint32_t r = 0; r < s->n_rows; r++)
+        for (uint32_t i = 0; i < width; i++)
+            m->pools[(size_t)s->rows[r].seq * width + i] += m->normed[(size_t)r * width + i];
+}
+
 int graph_forward(struct graph *m, const struct step *s, struct err *e)
 {
     CHECK(s->n_rows <= m->size.max_rows && s->n_out <= m->size.max_out);
@@ -383,6 +395,8 @@ int graph_forward(struct graph *m, const struct step *s, struct err *e)
         feed_forward(m, i, s->n_rows);
         m->ops->mark_nonfinite(m->x, m->bad, (uint16_t)(1 + i), m->resid, s->n_rows, m->p.n_embd);
     }
+    if (m->p.pooling == POOLING_MEAN)
+        pool(m, s);
     head(m, s);
     return m->ops->stream_sync(m->x, NULL, e);
 }
@@ -400,6 +414,16 @@ uint32_t graph_bad_layer(const struct graph *m, uint32_t r)
 const float *graph_hidden(const struct graph *m, uint32_t i)
 {
     return m->out + (size_t)i * m->p.n_embd;
+}
+
+const float *graph_pool(const struct graph *m, uint32_t s)
+{
+    return m->pools + (size_t)s * m->p.n_embd;
+}
+
+void graph_pool_reset(struct graph *m, uint32_t s)
+{
+    memset(m->pools + (size_t)s * m->p.n_embd, 0, m->p.n_embd * sizeof *m->pools);
 }
 
 void graph_kv_copy(struct graph *m, uint32_t from_block, uint32_t to_block)

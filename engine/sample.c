@@ -5,7 +5,7 @@
 
 enum { MAX_TEMPERATURE = 100 };
 
-int sampling_check(const struct sampling *s, struct err *e)
+int sample_check(const struct sampling *s, struct err *e)
 {
     /* written so that NaN fails */
     if (!(s->temperature >= 0 && s->temperature <= MAX_TEMPERATURE))

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 /* ERR_FORMAT: a parameter that is no number or out of range (named). */
-int sampling_check(const struct sampling *s, struct err *e);
+int sample_check(const struct sampling *s, struct err *e);
 /* Highest logit; the lowest id of equals. */
 uint32_t sample_greedy(const float *logits, uint32_t n_vocab);
 /* logits must be finite; order: scratch [n_vocab]. position: tokens generated before this one. */

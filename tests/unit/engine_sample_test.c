@@ -104,16 +104,16 @@ static void test_order_does_not_matter_to_the_draw(void **state)
 static void test_check(void **state)
 {
     struct err e = ERR_INIT;
-    assert_int_equal(sampling_check(&(struct sampling){.temperature = 1, .top_p = 1}, &e), 0);
-    assert_int_equal(sampling_check(&(struct sampling){.temperature = NAN, .top_p = 1}, &e),
+    assert_int_equal(sample_check(&(struct sampling){.temperature = 1, .top_p = 1}, &e), 0);
+    assert_int_equal(sample_check(&(struct sampling){.temperature = NAN, .top_p = 1}, &e),
                      ERR_FORMAT);
-    assert_int_equal(sampling_check(&(struct sampling){.temperature = -1, .top_p = 1}, &e),
+    assert_int_equal(sample_check(&(struct sampling){.temperature = -1, .top_p = 1}, &e),
                      ERR_FORMAT);
-    assert_int_equal(sampling_check(&(struct sampling){.temperature = INFINITY, .top_p = 1}, &e),
+    assert_int_equal(sample_check(&(struct sampling){.temperature = INFINITY, .top_p = 1}, &e),
                      ERR_FORMAT);
-    assert_int_equal(sampling_check(&(struct sampling){.temperature = 1, .top_p = 1.5f}, &e),
+    assert_int_equal(sample_check(&(struct sampling){.temperature = 1, .top_p = 1.5f}, &e),
                      ERR_FORMAT);
-    assert_int_equal(sampling_check(&(struct sampling){.temperature = 1, .top_p = NAN}, &e),
+    assert_int_equal(sample_check(&(struct sampling){.temperature = 1, .top_p = NAN}, &e),
                      ERR_FORMAT);
     assert_non_null(strstr(e.text, "top_p"));
 }
