@@ -42,7 +42,8 @@ static int build_index(const struct gguf_doc *d, struct model_index *x, struct e
                          d->label, i, TENSOR_NAME_BYTES - 1, t->name.n);
         else
             memcpy(tensors[i].name, t->name.p, t->name.n);
-        tensors[i].type = t->type <= INT32_MAX ? (int)t->type : -1;
+        /* Our own numbers mean nothing in a GGUF file. */
+        tensors[i].type = t->type < TENSOR_F8_E4M3 ? (int)t->type : -1;
         tensors[i].n_dims = t->n_dims;
         memcpy(tensors[i].dims, t->dims, sizeof tensors[i].dims);
     }
