@@ -127,8 +127,12 @@ static void test_wrong_tensors_are_refused_by_name(void **state)
                  "blk.0.attn_k.weight: expected 32 rows of 64, found 16 of 64");
     refuse_model(&(struct tiny){.type = TENSOR_F16, .narrow = "token_embd.weight"},
                  "token_embd.weight: expected 97 rows of 64, found 48 of 64");
-    refuse_model(&(struct tiny){.type = TENSOR_F16, .extra = "blk.0.attn_q.bias"},
-                 "blk.0.attn_q.bias");
+    refuse_model(&(struct tiny){.type = TENSOR_F16, .extra = "blk.0.attn_sub_norm.weight"},
+                 "blk.0.attn_sub_norm.weight: this engine's llama graph has no use for it");
+    refuse_model(&(struct tiny){.type = TENSOR_F16, .extra = "blk.2.attn_norm.weight"},
+                 "blk.2.attn_norm.weight: expected layers up to 1, found layer 2");
+    refuse_model(&(struct tiny){.type = TENSOR_F16, .extra = "blk.1.attn_k.bias"},
+                 "blk.1.attn_k.bias: expected 32 F32 values, found 64 of type F32");
 }
 
 static void test_odd_shapes_are_refused_with_their_numbers(void **state)
