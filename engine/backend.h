@@ -12,6 +12,11 @@ struct exec_need {
     uint32_t max_cols, max_kv; /* widest weight row, longest sequence */
 };
 
+struct backend_kernels {
+    const char *name, *numerics;
+    uint32_t revision; /* raised when any result bit may change */
+};
+
 struct backend {
     const char *kind; /* "cpu" */
     const struct ops *ops;
@@ -24,8 +29,8 @@ struct backend {
     int (*exec_open)(struct exec **out, const struct engine_config *c, const struct exec_need *need,
                      struct err *e);
     void (*exec_close)(struct exec *x);
-    /* What the kernels are called, and the number that is raised when any of their result bits may change. */
-    const char *(*kernels)(const struct engine_config *c, uint32_t *revision);
+    /* What the kernels of c are called, and what of them decides the bits of a result: sets of the same numerics agree. */
+    struct backend_kernels (*kernels)(const struct engine_config *c);
 };
 
 extern const struct backend BACKEND_CPU;

@@ -89,7 +89,7 @@ struct batch_config {
     uint32_t n_blocks;
     uint32_t max_out;    /* outputs of a step, more than n_slots */
     uint32_t max_drafts; /* speculated tokens of a request in one step; 0: none */
-    bool look_up;        /* batch_plan finds them in the request's own tokens; else the caller does */
+    bool look_up; /* batch_plan finds them in the request's own tokens; else the caller does */
     bool prefix_cache;
     bool pool_sums; /* embeddings need all rows of a request */
 };

@@ -4,7 +4,8 @@
 #include <string.h>
 
 enum {
-    PROMPT_SHARE = 4, /* at least 1 / so much of the budget is the prompts', however many streams there are */
+    PROMPT_SHARE =
+        4, /* at least 1 / so much of the budget is the prompts', however many streams there are */
 };
 
 static uint32_t least(uint32_t a, uint32_t b)
@@ -372,7 +373,7 @@ static struct request *prompt_choose(const struct batch *b, uint32_t outs_left)
             continue;
         }
         uint64_t mine = b->tenants[r->tenant].served, other = b->tenants[best->tenant].served;
-        if (r->priority != best->priority ? r->priority > best->priority
+        if (r->priority != best->priority                ? r->priority > best->priority
             : r->tenant != best->tenant && mine != other ? mine < other
             : r->n_rows != best->n_rows                  ? r->n_rows < best->n_rows
                                                          : r->seq < best->seq)
@@ -453,8 +454,8 @@ uint32_t batch_plan(struct batch *b)
     b->n_rows = b->n_out = b->n_copies = 0;
     for (uint32_t i = 0; i < b->n_entries; i++)
         b->requests[i].n_rows = b->requests[i].n_drafts = 0;
-    uint32_t n_decodes = plan_decodes(b);
     admit_all(b);
+    uint32_t n_decodes = plan_decodes(b);
     uint32_t floor = b->c.chunk < PROMPT_SHARE ? 1 : b->c.chunk / PROMPT_SHARE;
     uint32_t left = b->c.chunk > n_decodes + floor ? b->c.chunk - n_decodes : floor;
     uint32_t n_running = running(b);

@@ -131,8 +131,7 @@ static struct known *known_of(struct draft *d, const struct request *r, uint32_t
 
 static void row_add(struct draft *d, uint32_t seq, uint32_t position, uint32_t token, bool out)
 {
-    d->rows[d->n_rows++] =
-        (struct batch_row){seq, position, token, out ? d->n_out : ROW_NO_OUT};
+    d->rows[d->n_rows++] = (struct batch_row){seq, position, token, out ? d->n_out : ROW_NO_OUT};
     if (out)
         d->asking[d->n_out++] = seq;
 }

@@ -28,7 +28,8 @@ struct engine_config {
     uint32_t n_slots;       /* requests computed at once; 1 … 256 */
     uint32_t n_queue;       /* requests that may wait beside them; at most 4096 */
     uint32_t n_threads;     /* compute threads, this one included; 0: 1 */
-    uint32_t chunk; /* rows of one step: a token of every stream, the rest for prompts; 0: default */
+    uint32_t
+        chunk; /* rows of one step: a token of every stream, the rest for prompts; 0: default */
     const char *
         kernels; /* NULL: best for this CPU; "ref", "avx2": override for tests (EXASERVE_KERNELS) */
 
@@ -38,7 +39,7 @@ struct engine_config {
     uint32_t memory_permille; /* KV and scratch together take so much of the available memory */
     bool no_prefix_cache;
 
-    uint8_t speculation; /* enum speculation */
+    uint8_t speculation;    /* enum speculation */
     const char *draft_path; /* image of the draft model */
     uint32_t max_drafts;    /* speculated tokens of a request in one step; 0: default */
 
@@ -63,7 +64,8 @@ struct engine_load {
     uint32_t n_active, n_queued; /* all requests; those of them that wait */
     uint32_t kv_free_tokens;     /* neither held nor promised; cached prefixes count as free */
     uint64_t n_steps, n_tokens;
-    uint64_t n_prefill_rows, n_decode_rows; /* computed for prompts (and again for preempted requests), for streams */
+    uint64_t n_prefill_rows,
+        n_decode_rows; /* computed for prompts (and again for preempted requests), for streams */
     uint64_t n_reused_tokens; /* of prompts: taken from the prefix cache or a sibling */
     uint64_t n_preempted, n_evicted;
     uint64_t n_drafted, n_draft_held; /* speculated tokens; those that were drawn */

@@ -65,8 +65,7 @@ static int config_check(const struct engine_local *g, const struct engine_config
     return rc ? rc : g->backend->check(c, e);
 }
 
-static int context_check(const struct engine_local *g, const struct engine_config *c,
-                         struct err *e)
+static int context_check(const struct engine_local *g, const struct engine_config *c, struct err *e)
 {
     const struct model_params *p = &g->img.meta.params;
     uint32_t most = p->n_ctx < MSG_MAX_TOKENS ? p->n_ctx : MSG_MAX_TOKENS;
@@ -88,7 +87,7 @@ static int prepare(struct engine_local *g, const struct engine_config *c, struct
     g->img_is_open = true;
     g->n_threads = c->n_threads ? c->n_threads : 1;
     g->shard = c->shard;
-    snprintf(g->kernels, sizeof g->kernels, "%s", g->backend->kernels(c, &g->kernels_revision));
+    g->kernels = g->backend->kernels(c);
     rc = meta_check(&g->img.meta, e);
     if (!rc)
         rc = graph_check(&g->img.meta.params, e);
@@ -173,10 +172,10 @@ int engine_local_create(struct engine **out, const struct backend *backend,
 static void numerics_id(const struct engine_local *g, uint8_t out[SHA256_BYTES])
 {
     char id[256];
-    int n = snprintf(id, sizeof id, "%s %s %d kernels=%s/%u act=f32 kv=%s tp=%u pp=%u",
-                     g->img.meta.params.arch, g->backend->kind, NUMERICS_REVISION, g->kernels,
-                     g->kernels_revision, kv_type_name(g->size.kv_type), g->size.tp_size,
-                     g->size.pp_size);
+    int n =
+        snprintf(id, sizeof id, "%s %s %d kernels=%s/%u kv=%s tp=%u pp=%u", g->img.meta.params.arch,
+                 g->backend->kind, NUMERICS_REVISION, g->kernels.numerics, g->kernels.revision,
+                 kv_type_name(g->size.kv_type), g->size.tp_size, g->size.pp_size);
     sha256_of(id, (size_t)n, out);
 }
 
@@ -192,7 +191,7 @@ static void local_info(const struct engine *base, struct engine_info *info)
         .kv_total_tokens = g->plan.n_blocks * KV_BLOCK_TOKENS,
         .memory_bytes = g->memory_bytes,
     };
-    memcpy(info->kernels, g->kernels, sizeof info->kernels);
+    snprintf(info->kernels, sizeof info->kernels, "%s", g->kernels.name);
     numerics_id(g, info->numerics);
 }
 

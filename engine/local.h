@@ -31,8 +31,7 @@ struct engine_local {
     uint32_t n_threads, shard;
     bool ended; /* a shard that was told the end */
     uint64_t memory_bytes;
-    char kernels[32];
-    uint32_t kernels_revision;
+    struct backend_kernels kernels;
     uint32_t *logits_index; /* [n_entries]: output of the last step's logits, NO_LOGITS */
     float *host_row;        /* [max(n_vocab, n_embd)] outputs on their way to the host */
     struct drawn *drawn;    /* [max_out] */
@@ -42,6 +41,7 @@ struct engine_local {
 /* Sizes of graph and batch, and what they take: fills size, plan and memory_bytes. c is checked, img is open. ERR_LIMIT: it does not fit. */
 int local_memory_plan(struct engine_local *g, const struct engine_config *c, struct err *e);
 /* What a request can need at most, of the logits: outputs that a step has beside one for each slot. */
-int local_step(struct engine_local *g, uint64_t now_us, step_result_fn fn, void *ctx, struct err *e);
+int local_step(struct engine_local *g, uint64_t now_us, step_result_fn fn, void *ctx,
+               struct err *e);
 
 #endif

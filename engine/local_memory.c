@@ -47,7 +47,7 @@ static void sizes_choose(struct engine_local *g, const struct engine_config *c)
         .n_seqs = c->n_slots + c->n_queue,
         .max_rows = batch_max_rows(b),
         .max_out = b->max_out,
-        .kv_type = c->kv_type ? c->kv_type : KV_F32,
+        .kv_type = c->kv_type ? c->kv_type : KV_F16,
         .tp_rank = c->shard % tp,
         .tp_size = tp,
         .pp_rank = c->shard / tp,
@@ -102,7 +102,8 @@ static int too_little(const struct needs *n, uint64_t kv, uint64_t budget, const
 static uint64_t blocks_choose(const struct engine_local *g, const struct engine_config *c,
                               const struct needs *n, uint64_t available)
 {
-    uint64_t wanted = (uint64_t)c->n_slots * ((g->plan.n_ctx + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS);
+    uint64_t wanted =
+        (uint64_t)c->n_slots * ((g->plan.n_ctx + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS);
     uint32_t least = batch_min_blocks(g->plan.n_ctx);
     if (wanted < least)
         wanted = least;

@@ -223,7 +223,8 @@ static void take_rows(const struct taker *t, struct request *r)
         take_embedding(t, r, b->rows[r->first_row + r->n_rows - 1].out);
         return;
     }
-    int finish = batch_end_now(b, r, 0); /* a prompt whose log-probabilities were all that was wanted */
+    int finish =
+        batch_end_now(b, r, 0); /* a prompt whose log-probabilities were all that was wanted */
     if (finish != FINISH_NONE)
         report_end(t, r, finish, NULL);
     else

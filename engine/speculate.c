@@ -30,8 +30,8 @@ void spec_learn(struct spec *s, uint32_t n_made, uint32_t n_held)
         s->n_misses = 0;
         s->pause = SPEC_PAUSE_FIRST;
         s->length = n_held == n_made && n_made < s->length ? s->length
-                    : n_held == n_made                      ? s->length * 2
-                                                            : n_held + 1;
+                    : n_held == n_made                     ? s->length * 2
+                                                           : n_held + 1;
         s->length = s->length < s->max ? s->length : s->max;
         return;
     }

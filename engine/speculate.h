@@ -10,11 +10,11 @@
 #include <stdint.h>
 
 enum {
-    SPEC_MAX = 15,          /* guesses of a request in one step: with the known token one KV block */
-    SPEC_NGRAM_MAX = 4,     /* tokens that must agree, longest first … */
-    SPEC_NGRAM_MIN = 2,     /* … down to so many */
-    SPEC_LOOK_BACK = 8192,  /* how far back is searched: bounds the time of a step */
-    SPEC_PAUSE_FIRST = 16,  /* tokens without a guess after three misses in a row; doubled … */
+    SPEC_MAX = 15,         /* guesses of a request in one step: with the known token one KV block */
+    SPEC_NGRAM_MAX = 4,    /* tokens that must agree, longest first … */
+    SPEC_NGRAM_MIN = 2,    /* … down to so many */
+    SPEC_LOOK_BACK = 8192, /* how far back is searched: bounds the time of a step */
+    SPEC_PAUSE_FIRST = 16, /* tokens without a guess after three misses in a row; doubled … */
     SPEC_PAUSE_LAST = 1024, /* … up to here */
 };
 

@@ -24,13 +24,12 @@ static int cpu_exec_open(struct exec **out, const struct engine_config *c,
     return rc ? rc : exec_cpu_create(out, k, need->n_threads, need->max_cols, need->max_kv, e);
 }
 
-static const char *cpu_kernels(const struct engine_config *c, uint32_t *revision)
+static struct backend_kernels cpu_kernels(const struct engine_config *c)
 {
     const struct kernels *k;
     if (kernels_find(&k, c->kernels, NULL))
-        return "";
-    *revision = k->revision;
-    return k->name;
+        return (struct backend_kernels){"", "", 0};
+    return (struct backend_kernels){k->name, k->numerics, k->revision};
 }
 
 const struct backend BACKEND_CPU = {
