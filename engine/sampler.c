@@ -18,6 +18,7 @@ struct sampler_pool {
     struct sampler *samplers;
     uint8_t *sets; /* [n_samplers][token_set_bytes] */
     struct scratch scratch;
+    struct constraints *constraints;
 };
 
 /* --- memory ----------------------------------------------------------------------------------------------- */
@@ -64,7 +65,7 @@ static void scratch_fini(struct scratch *c)
 uint64_t sampler_pool_bytes(const struct model_meta *meta, uint32_t n_samplers, uint32_t n_ctx)
 {
     return n_samplers * (sizeof(struct sampler) + (uint64_t)token_set_bytes(n_ctx + SPARE_TOKENS)) +
-           scratch_bytes(meta->params.n_vocab);
+           scratch_bytes(meta->params.n_vocab) + constraints_max_bytes(meta);
 }
 
 int sampler_pool_create(struct sampler_pool **out, const struct model_meta *meta,
@@ -82,9 +83,15 @@ int sampler_pool_create(struct sampler_pool **out, const struct model_meta *meta
         sampler_pool_destroy(p);
         return err_set(e, ERR_NOMEM, "out of memory for %u samplers", n_samplers);
     }
+    int rc = constraints_create(&p->constraints, meta, e);
+    if (rc) {
+        sampler_pool_destroy(p);
+        return rc;
+    }
     for (uint32_t i = 0; i < n_samplers; i++) {
         p->samplers[i].scratch = &p->scratch;
         p->samplers[i].n_vocab = p->n_vocab;
+        p->samplers[i].constraints = p->constraints;
         token_set_init(&p->samplers[i].seen, n_ctx + SPARE_TOKENS, p->sets + i * set_bytes);
     }
     *out = p;
@@ -96,6 +103,7 @@ void sampler_pool_destroy(struct sampler_pool *p)
     if (!p)
         return;
     scratch_fini(&p->scratch);
+    constraints_destroy(p->constraints);
     free(p->samplers);
     free(p->sets);
     free(p);
@@ -109,6 +117,37 @@ static bool has_penalties(const struct sampling *s)
            s->frequency_penalty != 0 || s->presence_penalty != 0;
 }
 
+/* The state of the constraint after the log. */
+static int constraint_start(struct sampler *s, const struct msg_submit *m, struct err *e)
+{
+    if (m->constraint == CONSTRAINT_NONE)
+        return 0;
+    int rc = constraints_take(s->constraints, m->constraint, m->constraint_source,
+                              m->constraint_bytes, &s->constraint, e);
+    if (rc)
+        return rc;
+    constraint_begin(s->constraint, &s->state);
+    uint32_t n_prompt = m->n_tokens - m->start;
+    for (uint32_t i = 0; i < m->start; i++) {
+        rc = constraint_accept(s->constraints, &s->state, u32_at(m->tokens, n_prompt + i), e);
+        if (rc)
+            return err_prefix(e, "position %u of the log: ", i);
+    }
+    return 0;
+}
+
+static void copy_parameters(struct sampler *s, const struct msg_submit *m)
+{
+    s->p = m->sampling;
+    s->ignore_eos = m->ignore_eos;
+    s->n_stop_ids = m->n_stop_ids;
+    for (uint32_t i = 0; i < m->n_stop_ids; i++)
+        s->stop_ids[i] = u32_at(m->stop_ids, i);
+    s->n_bias = m->n_bias;
+    for (size_t i = 0; i < m->n_bias; i++)
+        s->bias[i] = (struct bias){u32_at(m->bias, 2 * i), f32_at(m->bias, 2 * i + 1)};
+}
+
 int sampler_start(struct sampler_pool *p, uint32_t i, const struct msg_submit *m,
                   struct sampler **out, struct err *e)
 {
@@ -118,22 +157,33 @@ int sampler_start(struct sampler_pool *p, uint32_t i, const struct msg_submit *m
     if (m->n_tokens > p->n_ctx || m->start > m->n_tokens)
         return err_set(e, ERR_LIMIT, "%u tokens with a log of %u: the context has %u", m->n_tokens,
                        m->start, p->n_ctx);
+    for (uint32_t k = 0; k < m->n_tokens; k++)
+        if (u32_at(m->tokens, k) >= p->n_vocab)
+            return err_set(e, ERR_FORMAT, "token %u at %u is outside the vocabulary of %u",
+                           u32_at(m->tokens, k), k, p->n_vocab);
     CHECK(i < p->n_samplers);
     struct sampler *s = &p->samplers[i];
-    s->p = m->sampling;
-    s->ignore_eos = m->ignore_eos;
-    s->n_stop_ids = m->n_stop_ids;
-    for (uint32_t k = 0; k < m->n_stop_ids; k++)
-        s->stop_ids[k] = u32_at(m->stop_ids, k);
-    s->n_bias = m->n_bias;
-    for (uint32_t k = 0; k < m->n_bias; k++)
-        s->bias[k] = (struct bias){u32_at(m->bias, 2 * (size_t)k), f32_at(m->bias, 2 * k + 1)};
-    token_set_clear(&s->seen);
+    sampler_end(s);
+    rc = constraint_start(s, m, e);
+    if (rc) {
+        sampler_end(s);
+        return rc;
+    }
+    copy_parameters(s, m);
     s->has_penalties = has_penalties(&s->p);
     for (uint32_t k = 0; s->has_penalties && k < m->n_tokens; k++)
         token_set_add(&s->seen, u32_at(m->tokens, k), k >= m->n_tokens - m->start);
     *out = s;
     return 0;
+}
+
+void sampler_end(struct sampler *s)
+{
+    if (!s)
+        return;
+    constraints_give(s->constraints, s->constraint);
+    s->constraint = NULL;
+    token_set_clear(&s->seen);
 }
 
 /* --- what parameters do to logits ------------------------------------------------------------------------- */
@@ -154,16 +204,18 @@ static void apply_penalties(const struct sampler *s, float *logits)
 
 static bool ends_are_forbidden(const struct sampler *s, uint32_t position)
 {
-    return position < s->p.min_tokens && s->n_stop_ids && !s->ignore_eos;
+    if (position >= s->p.min_tokens || !s->n_stop_ids || s->ignore_eos)
+        return false;
+    return !s->constraint || !grammar_is_finished(&s->state); /* then there is nothing but an end */
 }
 
 /* Does anything change the logits at this position? */
 static bool changes(const struct sampler *s, uint32_t position)
 {
-    return s->n_bias || s->has_penalties || ends_are_forbidden(s, position);
+    return s->n_bias || s->has_penalties || s->constraint || ends_are_forbidden(s, position);
 }
 
-static void apply(const struct sampler *s, uint32_t position, float *logits)
+static int apply(const struct sampler *s, uint32_t position, float *logits, struct err *e)
 {
     for (uint32_t i = 0; i < s->n_bias; i++)
         logits[s->bias[i].id] += s->bias[i].value;
@@ -171,6 +223,9 @@ static void apply(const struct sampler *s, uint32_t position, float *logits)
         apply_penalties(s, logits);
     for (uint32_t i = 0; ends_are_forbidden(s, position) && i < s->n_stop_ids; i++)
         logits[s->stop_ids[i]] = -INFINITY;
+    return s->constraint
+               ? constraint_apply(s->constraints, s->constraint, &s->state, logits, s->n_vocab, e)
+               : 0;
 }
 
 /* --- log-probabilities ------------------------------------------------------------------------------------ */
@@ -223,8 +278,9 @@ int sampler_draw(struct sampler *s, uint32_t position, float *logits, struct dra
         logits_sum(&c->raw, 1);
     }
     if (is_changed)
-        apply(s, position, logits);
-    rc = logits_scan(&c->now, logits, s->n_vocab, e);
+        rc = apply(s, position, logits, e);
+    if (!rc)
+        rc = logits_scan(&c->now, logits, s->n_vocab, e);
     if (rc)
         return rc;
     uint32_t token = sampler_choose(&s->p, position, c);
@@ -233,7 +289,7 @@ int sampler_draw(struct sampler *s, uint32_t position, float *logits, struct dra
     d->token = token;
     if (s->has_penalties)
         token_set_add(&s->seen, token, 1);
-    return 0;
+    return s->constraint ? constraint_accept(s->constraints, &s->state, token, e) : 0;
 }
 
 bool sampler_is_end(const struct sampler *s, uint32_t token, uint32_t position)

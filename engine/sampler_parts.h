@@ -2,6 +2,7 @@
 #ifndef EXA_ENGINE_SAMPLER_PARTS_H
 #define EXA_ENGINE_SAMPLER_PARTS_H
 
+#include "engine/constraint.h"
 #include "engine/logits.h"
 #include "engine/sampler.h"
 #include "engine/select.h"
@@ -30,6 +31,9 @@ struct sampler {
     uint32_t n_bias;
     struct bias bias[MSG_MAX_BIAS];
     struct token_set seen;
+    struct constraints *constraints;     /* of the pool */
+    struct constraint_entry *constraint; /* NULL: none */
+    struct grammar_state state;          /* how far the answer has come in it */
 };
 
 /* The token of `position` from c->now, which is scanned. */

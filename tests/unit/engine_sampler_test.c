@@ -10,9 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "engine/logits.h"
+#include "engine/constraint.h"
 #include "engine/sampler.h"
 #include "model/meta.h"
+#include "tests/tools/byte_model.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { INSTRUMENTED = 1 };
@@ -21,11 +22,11 @@ enum { INSTRUMENTED = 0 };
 #endif
 enum { MAX_VOCAB = 5000, N_CTX = 512 };
 
-static uint64_t state = 1;
+static uint64_t rnd_state = 1;
 static uint32_t rnd(uint32_t n)
 {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(state >> 33) % n;
+    rnd_state = rnd_state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(rnd_state >> 33) % n;
 }
 static float rnd_between(double a, double b)
 {
@@ -348,32 +349,49 @@ static void run(struct sampler_pool *p, uint32_t i, struct ask *a, uint32_t n_vo
     out->n = n_end;
 }
 
-static void check_restarts(struct sampling p, const char *name)
+/* The whole of it is left in `whole`. */
+static void check_restarts(struct sampler_pool *pool, struct sampling p,
+                           enum constraint_kind constraint, const char *source, const char *name,
+                           struct live *whole)
 {
-    enum { N = 200, PROMPT = 9, END = 48 };
-    struct sampler_pool *pool = pool_make(N, 2);
+    enum { N = BYTE_MODEL_VOCAB, PROMPT = 9, END = 48 };
     static struct ask a;
-    static struct live whole, again;
+    static struct live again;
     ask_init(&a, p, PROMPT, N);
-    a.m.n_stop_ids = 1;
+    a.m.constraint = constraint;
+    a.m.constraint_source = source;
+    a.m.constraint_bytes = (uint32_t)strlen(source);
+    a.m.n_stop_ids = 2;
     a.stops[0] = 7;
+    a.stops[1] = BYTE_MODEL_EOS;
     a.m.n_bias = 2;
     a.bias[0].id = 3;
     a.bias[0].value = 2;
     a.bias[1].id = 5;
     a.bias[1].value = -100;
-    run(pool, 0, &a, N, END, &whole);
+    run(pool, 0, &a, N, END, whole);
     for (uint32_t k = 0; k <= END; k++) {
         a.m.start = k;
         a.m.n_tokens = PROMPT + k;
         memset(&again, 0, sizeof again);
         run(pool, 1, &a, N, END, &again);
         for (uint32_t i = k; i < END; i++)
-            if (memcmp(&again.drawn[i], &whole.drawn[i], sizeof again.drawn[i]))
+            if (memcmp(&again.drawn[i], &whole->drawn[i], sizeof again.drawn[i]))
                 fail_msg("%s: from %u on, position %u differs: token %u, was %u", name, k, i,
-                         again.tokens[i], whole.tokens[i]);
+                         again.tokens[i], whole->tokens[i]);
     }
-    sampler_pool_destroy(pool);
+}
+
+static struct sampler_pool *byte_pool(void)
+{
+    struct sampler_pool *pool;
+    struct err e = ERR_INIT;
+    struct model_meta meta;
+    byte_model_meta(&meta);
+    if (sampler_pool_create(&pool, &meta, 2, N_CTX, &e))
+        fail_msg("%s", e.text);
+    meta_fini(&meta);
+    return pool;
 }
 
 static void test_goes_on_from_every_position(void **unused)
@@ -408,8 +426,120 @@ static void test_goes_on_from_every_position(void **unused)
           .n_top = 5,
           .seed = 77}},
     };
+    static struct live whole;
+    struct sampler_pool *pool = byte_pool();
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++)
-        check_restarts(CASES[i].p, CASES[i].name);
+        check_restarts(pool, CASES[i].p, CONSTRAINT_NONE, "", CASES[i].name, &whole);
+    sampler_pool_destroy(pool);
+}
+
+/* The text up to the end; false: it has not ended. */
+static bool text_of(const struct live *l, char out[N_CTX + 1])
+{
+    uint32_t i = 0;
+    for (; i < l->n && l->tokens[i] >= BYTE_MODEL_FIRST; i++)
+        out[i] = (char)(l->tokens[i] - BYTE_MODEL_FIRST);
+    out[i] = 0;
+    return i < l->n;
+}
+
+static void test_constraints_go_on_from_every_position(void **unused)
+{
+    const struct {
+        enum constraint_kind kind;
+        const char *source;
+    } CASES[] = {
+        {CONSTRAINT_JSON_OBJECT, ""},
+        {CONSTRAINT_GBNF, "root ::= item+ \"!\"\nitem ::= \"<\" [a-c]* item? \">\""},
+    };
+    const struct sampling PARAMETERS[] = {
+        {.temperature = 1},
+        {.temperature = 2, .top_p = 0.9f, .repetition_penalty = 1.2f, .seed = 4},
+        {.temperature = 1, .min_tokens = 20, .want_logprobs = true, .n_top = 3},
+        {.temperature = 1, .top_k = 30, .frequency_penalty = 0.2f, .typical_p = 0.9f},
+        {.temperature = 0},
+    };
+    static struct live whole;
+    char text[N_CTX + 1];
+    struct sampler_pool *pool = byte_pool();
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++)
+        for (size_t k = 0; k < sizeof PARAMETERS / sizeof PARAMETERS[0]; k++) {
+            check_restarts(pool, PARAMETERS[k], CASES[i].kind, CASES[i].source, CASES[i].source,
+                           &whole);
+            bool ended = text_of(&whole, text);
+            struct err e = ERR_INIT;
+            struct grammar *g;
+            struct grammar_state state;
+            assert_int_equal(grammar_create(&g, (enum grammar_kind)(CASES[i].kind - 1),
+                                            CASES[i].source, strlen(CASES[i].source), NULL, &e),
+                             0);
+            grammar_state_init(&state, g);
+            if (grammar_accept_bytes(&state, text, strlen(text), &e))
+                fail_msg("%s: %s", text, e.text);
+            assert_true(!ended || grammar_is_complete(&state));
+            grammar_unref(g);
+        }
+    sampler_pool_destroy(pool);
+}
+
+static void test_constraints_refused(void **unused)
+{
+    static struct ask a;
+    struct sampler *s;
+    struct err e = ERR_INIT;
+    struct sampler_pool *p = pool_make(100, 1);
+    ask_init(&a, (struct sampling){0}, 1, 100);
+    a.m.constraint = CONSTRAINT_JSON_OBJECT;
+    assert_int_equal(sampler_start(p, 0, &a.m, &s, &e), ERR_CONFIG);
+    assert_non_null(strstr(e.text, "no tokenizer"));
+    sampler_pool_destroy(p);
+    p = byte_pool();
+    a.m.constraint = CONSTRAINT_GBNF;
+    a.m.constraint_source = "root ::= other";
+    a.m.constraint_bytes = 14;
+    int rc = sampler_start(p, 0, &a.m, &s, &e);
+    assert_true(rc == ERR_FORMAT || rc == ERR_CONFIG);
+    assert_non_null(strstr(e.text, "other"));
+    a.m.constraint_source = "root ::= \"abc\"";
+    a.tokens[1] = BYTE_MODEL_FIRST + 'a'; /* a log that the constraint does not allow */
+    a.tokens[2] = BYTE_MODEL_FIRST + 'x';
+    a.m.n_tokens = 3;
+    a.m.start = 2;
+    assert_int_equal(sampler_start(p, 0, &a.m, &s, &e), ERR_FORMAT);
+    assert_non_null(strstr(e.text, "position 1 of the log"));
+    sampler_pool_destroy(p);
+}
+
+/* More different ones than are kept: those in use stay, the others make room. */
+static void test_constraints_are_bounded(void **unused)
+{
+    enum { N_SAMPLERS = CONSTRAINT_MAX_ENTRIES + 1 };
+    static struct ask a;
+    struct sampler_pool *pool;
+    struct sampler *s[N_SAMPLERS];
+    struct model_meta meta;
+    struct err e = ERR_INIT;
+    byte_model_meta(&meta);
+    assert_int_equal(sampler_pool_create(&pool, &meta, N_SAMPLERS, N_CTX, &e), 0);
+    meta_fini(&meta);
+    char source[64];
+    ask_init(&a, (struct sampling){0}, 1, 100);
+    a.m.constraint = CONSTRAINT_GBNF;
+    a.m.constraint_source = source;
+    for (int round = 0; round < 3; round++) {
+        for (uint32_t i = 0; i < N_SAMPLERS; i++) {
+            a.m.constraint_bytes =
+                (uint32_t)snprintf(source, sizeof source, "root ::= \"%d %u\"", round, i);
+            int rc = sampler_start(pool, i, &a.m, &s[i], &e);
+            assert_int_equal(rc, i < CONSTRAINT_MAX_ENTRIES ? 0 : ERR_AGAIN);
+        }
+        a.m.constraint_bytes =
+            (uint32_t)snprintf(source, sizeof source, "root ::= \"%d 7\"", round);
+        assert_int_equal(sampler_start(pool, N_SAMPLERS - 1, &a.m, &s[N_SAMPLERS - 1], &e), 0);
+        for (uint32_t i = 0; i < N_SAMPLERS; i++)
+            sampler_end(s[i]);
+    }
+    sampler_pool_destroy(pool);
 }
 
 /* --- ends and hostile values ------------------------------------------------------------------------------ */
@@ -597,6 +727,9 @@ int main(void)
         cmocka_unit_test(test_every_parameter_as_the_reference),
         cmocka_unit_test(test_score),
         cmocka_unit_test(test_goes_on_from_every_position),
+        cmocka_unit_test(test_constraints_go_on_from_every_position),
+        cmocka_unit_test(test_constraints_refused),
+        cmocka_unit_test(test_constraints_are_bounded),
         cmocka_unit_test(test_ends),
         cmocka_unit_test(test_bad_logits),
         cmocka_unit_test(test_bad_parameters),
