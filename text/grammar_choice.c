@@ -19,8 +19,7 @@ struct ir *choice_parse(struct ir_builder *b, const char *text, size_t n)
         if (!json_is_string(item))
             ir_fail(b, ERR_CONFIG, "choice: entry %zu is not a text", i);
         else
-            ir_push(b, &parts,
-                    ir_bytes(b, json_string_value(item), json_string_length(item)));
+            ir_push(b, &parts, ir_bytes(b, json_string_value(item), json_string_length(item)));
     }
     if (!b->rc)
         x = ir_list(b, IR_ALT, parts.kids, parts.n);

@@ -174,8 +174,9 @@ static struct rx *parse_class(struct scan *s)
             s->at++;
             hi = class_member(s, &other, &other_whole);
             if (!s->b->rc && (whole || other_whole || hi < lo))
-                return scan_fail(s, ERR_FORMAT, "a range of characters runs backwards or has a set"
-                                                " at an end");
+                return scan_fail(s, ERR_FORMAT,
+                                 "a range of characters runs backwards or has a set"
+                                 " at an end");
         }
         for (uint32_t i = 0; whole && i < set.n; i++)
             range_push(s->b, &ranges, set.r[i].lo, set.r[i].hi);
@@ -200,10 +201,10 @@ static bool group_kind(struct scan *s)
 {
     static const struct {
         const char *begin, *name;
-    } REFUSED[] = {{"=", "look-ahead (?=…)"},     {"!", "look-ahead (?!…)"},
-                   {"<=", "look-behind (?<=…)"},  {"<!", "look-behind (?<!…)"},
+    } REFUSED[] = {{"=", "look-ahead (?=…)"},        {"!", "look-ahead (?!…)"},
+                   {"<=", "look-behind (?<=…)"},     {"<!", "look-behind (?<!…)"},
                    {"P=", "back-references (?P=…)"}, {">", "atomic groups (?>…)"},
-                   {"(", "conditions (?(…)…)"},   {"#", "comments (?#…)"}};
+                   {"(", "conditions (?(…)…)"},      {"#", "comments (?#…)"}};
     for (size_t i = 0; i < sizeof REFUSED / sizeof *REFUSED; i++)
         if (scan_skip(s, REFUSED[i].begin)) {
             scan_fail(s, ERR_CONFIG, "%s are not supported", REFUSED[i].name);
@@ -386,8 +387,7 @@ static struct ir *emit_sequence(struct regex *r, const struct rx *const *kids, s
     if (from == n)
         return left == OPEN ? filler(r, left) : filler(r, right);
     for (size_t i = from; i < n; i++)
-        ir_push(b, &parts,
-                emit(r, kids[i], i == from ? left : INNER, i + 1 == n ? right : INNER));
+        ir_push(b, &parts, emit(r, kids[i], i == from ? left : INNER, i + 1 == n ? right : INNER));
     return ir_list(b, IR_SEQ, parts.kids, parts.n);
 }
 
@@ -422,9 +422,9 @@ static struct ir *emit(struct regex *r, const struct rx *x, enum side left, enum
     if (x->kind == RX_BEGIN || x->kind == RX_END)
         return ir_fail(b, ERR_CONFIG, "%s: an anchor (%s) inside the expression is not supported",
                        r->s.what, x->kind == RX_BEGIN ? "^" : "$");
-    struct ir *body = x->kind == RX_SET ? spell(r, x->set)
-                                        : ir_repeat(b, emit(r, x->first, INNER, INNER), x->min,
-                                                    x->max);
+    struct ir *body = x->kind == RX_SET
+                          ? spell(r, x->set)
+                          : ir_repeat(b, emit(r, x->first, INNER, INNER), x->min, x->max);
     return ir_seq(b, filler(r, left), body, filler(r, right));
 }
 

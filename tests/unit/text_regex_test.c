@@ -1,24 +1,6 @@
 /* text_regex_test.c - regular expressions against Python's re (tests/tools/grammar_judge.py): random expressions and texts, whole
  * matches must be the same; and what is refused is refused by name. */
-#include "tests/unit/grammar_support.h"
-
-#include <unistd.h>
-#include <jansson.h>
-
-static json_t *judge(const char *arguments)
-{
-    const char *python = access("/usr/bin/python3", X_OK) == 0 ? "/usr/bin/python3" : "python3";
-    char command[256];
-    snprintf(command, sizeof command, "%s tests/tools/grammar_judge.py %s", python, arguments);
-    FILE *f = popen(command, "r");
-    assert_non_null(f);
-    json_error_t error;
-    json_t *root = json_loadf(f, JSON_ALLOW_NUL, &error);
-    int status = pclose(f);
-    if (!root || status)
-        fail_msg("%s: status %d, %s", command, status, error.text);
-    return root;
-}
+#include "tests/unit/grammar_judge.h"
 
 static void test_same_as_python(void **state)
 {
@@ -31,8 +13,8 @@ static void test_same_as_python(void **state)
         struct err e = ERR_INIT;
         if (grammar_create(&g, GRAMMAR_REGEX, source, strlen(source), NULL, &e)) {
             /* an expression that no text matches, [^\s\S] say, is refused */
-            json_array_foreach(json_object_get(c, "texts"), k, pair)
-                bad += json_is_true(json_array_get(pair, 1)) || !strstr(e.text, "no text");
+            json_array_foreach(json_object_get(c, "texts"), k, pair) bad +=
+                json_is_true(json_array_get(pair, 1)) || !strstr(e.text, "no text");
             if (bad)
                 fail_msg("%s: %s", source, e.text);
             continue;
@@ -41,8 +23,7 @@ static void test_same_as_python(void **state)
         {
             const json_t *text = json_array_get(pair, 0);
             bool want = json_is_true(json_array_get(pair, 1));
-            bool have =
-                support_match(g, json_string_value(text), json_string_length(text)) == 1;
+            bool have = support_match(g, json_string_value(text), json_string_length(text)) == 1;
             n_match += want;
             n_not += !want;
             if (want != have)
