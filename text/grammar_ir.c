@@ -192,6 +192,7 @@ struct ir *ir_share(struct ir_builder *b, struct ir *x, const char *name)
     if (b->rc)
         return NULL;
     b->rules[rule].body = x;
+    b->rules[rule].apart = true;
     return ir_call(b, rule);
 }
 

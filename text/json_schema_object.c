@@ -280,7 +280,7 @@ struct ir *schema_object(struct schema *c, json_t *s)
     struct ir_vec begins = {0};
     struct ir *tail = NULL; /* after property i: the next of the beginning, or what comes later */
     size_t n = o.first < o.n ? o.first + 1 : o.n;
-    for (size_t i = n; i-- > 0;) {
+    for (size_t i = n; i-- > 0 && !b->rc;) {
         if (!tail)
             tail = tail_from(c, &o, i + 1);
         else
