@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/sample.h"
+#include "engine/sampler.h"
 
 uint32_t batch_max_rows(uint32_t n_slots, uint32_t chunk)
 {
@@ -79,7 +79,7 @@ static int submit_check(const struct batch *b, const struct msg_submit *s, struc
         if (u32_at(s->tokens, i) >= b->n_vocab)
             return err_set(e, ERR_FORMAT, "token %u at %u is outside the vocabulary of %u",
                            u32_at(s->tokens, i), i, b->n_vocab);
-    return sampling_check(&s->sampling, e);
+    return sampling_check(s, b->n_vocab, e);
 }
 
 /* The slot for a new attempt: that of the attempt it replaces, else a free one. */
@@ -167,7 +167,7 @@ static bool is_stop_id(const struct request *r, uint32_t token)
 static int end_by_tokens(const struct batch *b, const struct request *r)
 {
     uint32_t position = request_position(r);
-    if (position && is_stop_id(r, r->tokens[r->n_known - 1]))
+    if (position > r->sampling.min_tokens && is_stop_id(r, r->tokens[r->n_known - 1]))
         return FINISH_STOP;
     if (position >= r->max_tokens || r->n_known >= b->n_ctx)
         return FINISH_LENGTH;

@@ -14,7 +14,7 @@
 #include "engine/engine.h"
 #include "engine/memory.h"
 #include "engine/graph.h"
-#include "engine/sample.h"
+#include "engine/sampler.h"
 #include "model/image.h"
 
 enum {
@@ -35,8 +35,9 @@ struct engine_cpu {
     struct batch batch;
     uint32_t n_threads;
     uint64_t memory_bytes;
-    uint32_t *order;        /* [n_vocab] scratch of sampling */
-    uint32_t *logits_index; /* [n_slots]: row of the last step's logits, NO_LOGITS */
+    struct sampler_pool *pool;
+    struct sampler **samplers; /* [n_slots] */
+    uint32_t *logits_index;    /* [n_slots]: row of the last step's logits, NO_LOGITS */
     uint64_t n_steps, n_tokens;
     uint32_t *tables, table_stride;
 };
@@ -87,9 +88,10 @@ static int memory_check(struct engine_cpu *g, const struct graph_size *size, uin
     int rc = graph_memory(&need, &g->img, size, &OPS_CPU, e);
     if (rc)
         return rc;
-    uint64_t other =
-        need.scratch_bytes + exec_cpu_scratch_bytes(g->n_threads, graph_max_cols(p), size->n_ctx) +
-        batch_memory(size->n_seqs, size->n_ctx, chunk) + 4 * ((uint64_t)p->n_vocab + size->n_seqs);
+    uint64_t other = need.scratch_bytes +
+                     exec_cpu_scratch_bytes(g->n_threads, graph_max_cols(p), size->n_ctx) +
+                     batch_memory(size->n_seqs, size->n_ctx, chunk) + 12 * (uint64_t)size->n_seqs +
+                     sampler_pool_bytes(&g->img.meta, size->n_seqs, size->n_ctx);
     uint64_t available = memory_available();
     g->memory_bytes = need.kv_bytes + other;
     if (g->memory_bytes <= available)
@@ -123,7 +125,7 @@ static int build(struct engine_cpu *g, const struct engine_config *c, struct err
         rc = image_open(&g->img, c->image_path, false, e);
     g->img_is_open = !rc;
     const struct model_params *p = &g->img.meta.params;
-    struct graph_size size = {.n_seqs = c->n_slots, .max_out = c->n_slots, .kv_type = KV_F32};
+    struct graph_size size = {.n_seqs = c->n_slots, .max_out = c->n_slots, .kv_type = KV_F16};
     uint32_t chunk = c->chunk ? c->chunk : DEFAULT_CHUNK;
     size.max_rows = batch_max_rows(c->n_slots, chunk);
     g->n_threads = c->n_threads ? c->n_threads : 1;
@@ -145,9 +147,12 @@ static int build(struct engine_cpu *g, const struct engine_config *c, struct err
         rc = batch_init(&g->batch, c->n_slots, size.n_ctx, p->n_vocab, chunk, e);
     if (rc)
         return rc;
-    g->order = calloc(p->n_vocab, sizeof *g->order);
+    rc = sampler_pool_create(&g->pool, &g->img.meta, c->n_slots, size.n_ctx, e);
+    if (rc)
+        return rc;
+    g->samplers = calloc(c->n_slots, sizeof *g->samplers);
     g->logits_index = malloc(c->n_slots * sizeof *g->logits_index);
-    if (!g->order || !g->logits_index)
+    if (!g->samplers || !g->logits_index)
         return err_set(e, ERR_NOMEM, "engine: out of memory");
     memset(g->logits_index, 0xff, c->n_slots * sizeof *g->logits_index);
     return 0;
@@ -159,9 +164,10 @@ static void cpu_destroy(struct engine *base)
     batch_fini(&g->batch);
     graph_destroy(g->model);
     exec_cpu_destroy(g->exec);
+    sampler_pool_destroy(g->pool);
     if (g->img_is_open)
         image_close(&g->img);
-    free(g->order);
+    free(g->samplers);
     free(g->tables);
     free(g->logits_index);
     free(g);
@@ -198,7 +204,7 @@ static void cpu_info(const struct engine *base, struct engine_info *info)
     snprintf(info->kernels, sizeof info->kernels, "%s", g->kernels->name);
     /* what decides the bits, and nothing else: threads, chunks and slots do not */
     char id[128];
-    int n = snprintf(id, sizeof id, "llama cpu %s %u act=f32 kv=f32 tp=1 pp=1", g->kernels->name,
+    int n = snprintf(id, sizeof id, "llama cpu %s %u kv=f16 tp=1 pp=1", g->kernels->numerics,
                      g->kernels->revision);
     sha256_of(id, (size_t)n, info->numerics);
 }
@@ -219,9 +225,21 @@ static void cpu_load(const struct engine *base, struct engine_load *load)
 
 /* --- requests -------------------------------------------------------------------------------------------- */
 
-static int cpu_submit(struct engine *g, const struct msg_submit *s, uint64_t now_us, struct err *e)
+static int cpu_submit(struct engine *base, const struct msg_submit *s, uint64_t now_us,
+                      struct err *e)
 {
-    return batch_submit(&self(g)->batch, s, now_us, e);
+    struct engine_cpu *g = self(base);
+    if (s->kind != SUBMIT_GENERATE)
+        return err_set(e, ERR_CONFIG, "this engine computes no embeddings");
+    int rc = batch_submit(&g->batch, s, now_us, e);
+    if (rc)
+        return rc;
+    struct request *r = batch_find(&g->batch, &s->attempt);
+    uint32_t slot = (uint32_t)(r - g->batch.requests);
+    rc = sampler_start(g->pool, slot, s, &g->samplers[slot], e);
+    if (rc)
+        r->used = false;
+    return rc;
 }
 
 static void cpu_cancel(struct engine *g, const struct attempt *a)
@@ -282,18 +300,23 @@ static void report_bad_numbers(struct engine_cpu *g, struct request *r, uint32_t
     report_end(r, FINISH_ERROR, &error, fn, ctx);
 }
 
-static void draw(struct engine_cpu *g, struct request *r, const float *logits, step_result_fn fn,
+static void draw(struct engine_cpu *g, struct request *r, float *logits, step_result_fn fn,
                  void *ctx)
 {
+    struct drawn drawn;
+    struct err error = ERR_INIT;
     struct step_result result = {
         .attempt = r->attempt,
         .position = request_position(r),
         .n_tokens = 1,
     };
-    uint32_t token =
-        sample_token(&r->sampling, result.position, logits, g->batch.n_vocab, g->order);
-    result.tokens = &token;
-    result.finish = (uint8_t)batch_accept(&g->batch, r, token);
+    if (sampler_draw(g->samplers[r - g->batch.requests], result.position, logits, &drawn, &error)) {
+        report_end(r, FINISH_ERROR, &error, fn, ctx);
+        return;
+    }
+    result.tokens = &drawn.token;
+    result.drawn = r->sampling.want_logprobs ? &drawn : NULL;
+    result.finish = (uint8_t)batch_accept(&g->batch, r, drawn.token);
     fn(ctx, &result);
     g->n_tokens++;
     if (result.finish != FINISH_NONE)
@@ -325,7 +348,7 @@ static int cpu_step(struct engine *base, uint64_t now_us, step_result_fn fn, voi
             report_bad_numbers(g, r, bad, fn, ctx);
         } else if (row->out != ROW_NO_OUT) {
             g->logits_index[row->seq] = row->out;
-            draw(g, r, graph_logits(g->model, row->out), fn, ctx);
+            draw(g, r, (float *)graph_logits(g->model, row->out), fn, ctx);
         }
     }
     return (int)batch_active(b);
