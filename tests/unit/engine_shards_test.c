@@ -358,7 +358,7 @@ static void test_an_image_of_slices(void **state)
         if (plan.scattered)
             *(plan.how == SHARD_ROWS ? &shapes[i].rows : &shapes[i].cols) = plan.n;
     }
-    image_make(&derived, &c.params, shapes, n, TENSOR_F16, NULL);
+    image_make(&derived, &c.params, shapes, n, TENSOR_F16, NULL, family_weight);
     struct graph_size size = run_size(c.n_ctx, KV_F32);
     size.tp_size = 2;
     size.tp_rank = 1;
