@@ -313,8 +313,8 @@ int value_contains(struct eval *ev, const struct value *box, const struct value 
         return rc;
     }
     struct list *items;
-    bool keys = box->type == VALUE_LIST && box->list->kind == LIST_VIEW &&
-                box->list->first == VIEW_KEYS;
+    bool keys =
+        box->type == VALUE_LIST && box->list->kind == LIST_VIEW && box->list->first == VIEW_KEYS;
     int rc = keys ? value_check_key(ev, item) : 0;
     if (rc == 0)
         rc = value_items(ev, box, &items);

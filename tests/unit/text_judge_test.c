@@ -186,7 +186,8 @@ static void test_published(void **state)
     char folder[400], args[420];
     snprintf(folder, sizeof folder, "%s/templates", build ? build : "build");
     if (access(folder, R_OK) != 0) {
-        print_message("SKIP: no published templates in %s: \"make templates\" fetches them\n", folder);
+        print_message("SKIP: no published templates in %s: \"make templates\" fetches them\n",
+                      folder);
         skip();
     }
     snprintf(args, sizeof args, "published %s", folder);
