@@ -73,7 +73,7 @@ static struct ir *string_body(struct json_rules *j)
                   ir_text(j->b, "\""));
 }
 
-struct ir *json_string(struct json_rules *j)
+struct ir *json_quoted(struct json_rules *j)
 {
     return shared(j, &j->string, "string", string_body);
 }
@@ -120,8 +120,8 @@ static struct ir *list_of(struct json_rules *j, struct ir *first, struct ir *aga
 
 struct ir *json_any_object(struct json_rules *j)
 {
-    struct ir *first = json_member(j, json_string(j), json_value(j));
-    struct ir *again = json_member(j, json_string(j), json_value(j));
+    struct ir *first = json_member(j, json_quoted(j), json_value(j));
+    struct ir *again = json_member(j, json_quoted(j), json_value(j));
     return json_braces(j, "{", list_of(j, first, again), true, "}");
 }
 
@@ -133,7 +133,7 @@ struct ir *json_any_array(struct json_rules *j)
 static struct ir *value_body(struct json_rules *j)
 {
     struct ir_builder *b = j->b;
-    return ir_alt(b, json_string(j), json_number(j), ir_text(b, "true"), ir_text(b, "false"),
+    return ir_alt(b, json_quoted(j), json_number(j), ir_text(b, "true"), ir_text(b, "false"),
                   ir_text(b, "null"), json_any_object(j), json_any_array(j));
 }
 

@@ -17,7 +17,7 @@ struct json_rules {
 };
 
 struct ir *json_space(struct json_rules *j);
-struct ir *json_string(struct json_rules *j); /* any string */
+struct ir *json_quoted(struct json_rules *j); /* any string */
 struct ir *json_char(struct json_rules *j);   /* one character inside a string, in any spelling */
 struct ir *json_number(struct json_rules *j); /* any number */
 struct ir *json_value(struct json_rules *j);  /* anything */
