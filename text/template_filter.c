@@ -371,5 +371,6 @@ const struct builtin *filter_find(struct str name)
     };
     const struct builtin *b = builtin_find(TABLE, BUILTIN_COUNT(TABLE), name);
     b = b ? b : filter_find_list(name);
-    return b ? b : filter_find_more(name);
+    b = b ? b : filter_find_more(name);
+    return b ? b : filter_find_library(name);
 }

@@ -375,7 +375,7 @@ int value_items(struct eval *ev, const struct value *v, struct list **out)
     case VALUE_UNDEFINED:
         return 0;
     case VALUE_LIST: /* what a generator has left */
-        l->items = v->list->items + v->list->taken;
+        l->items = v->list->n ? v->list->items + v->list->taken : NULL;
         l->n = l->cap = v->list->n - v->list->taken;
         v->list->taken = v->list->n;
         return 0;

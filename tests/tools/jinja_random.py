@@ -114,9 +114,17 @@ class Maker:
             lambda: f"{e('list', d)}|join({w('', self.args('str'))})", lambda: f"rows|join('/', attribute={self.attribute()})",
             lambda: f"{e('any', d)}|string", self.percent, self.percent, self.braces, self.braces,
             lambda: f"{e('str', d)} if {e('bool', d)} else {e('str', d)}", lambda: f"{e('str', d)} if {e('bool', d)}",
+            self.wrapped, lambda: f"{e('any', d)}|urlencode", lambda: f"{e(w('int', 'float'), d)}|filesizeformat{w('', '(true)')}",
             lambda: f"{e('dict', d)}.get({self.args('str')}, {self.args('any')})",
         ]
         return r.choice(forms)()
+
+    def wrapped(self):
+        r = self.r
+        text = "".join(r.choice(["a", "bc", "-", "--", "---", " ", "  ", "\t", "word", "é", ".", ",", "3", "x-y", "\n", "!", "_"])
+                       for _ in range(r.randint(1, 14)))
+        return f"{self.quoted(text)}|wordwrap({self.pick('1', '2', '3', '5', '8', '12', '0', '79')}{self.pick('', '', ', false', ', true, %s' % self.quoted('/'), ', true, none, false')})" \
+            if r.random() < 0.9 else f"{self.quoted(text)}|wordwrap"
 
     def percent(self):
         w, spec = self.pick, self.pick("", "5", "-6", "05", "+", " ", "#", ".2", "8.3", "-8.1", "+05", "#8", "012.4", " .0")
