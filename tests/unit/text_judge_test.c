@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-enum { MAX_OUT = 1 << 20, MAX_SHOWN = 25 };
+enum { MAX_OUT = 1 << 20, MAX_SHOWN = 6 };
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { RANDOM_CASES = 2000, PUBLISHED_STRIDE = 7 }; /* the same code, some ten times slower */
 #else
