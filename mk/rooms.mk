@@ -17,6 +17,8 @@ USES_cli     := base config model text hdf5io slurm engine
 
 PKG_base     := libcrypto
 PKG_config   := libcyaml yaml-0.1
+PKG_model    := jansson
+PKG_text     := libpcre2-8 libutf8proc
 PKG_wire     := ucx
 PKG_mpi      := ompi-c pmix jansson
 PKG_hdf5io   := hdf5
