@@ -257,6 +257,12 @@ int check_whole(const struct config *c, const struct scan *s, const char *file, 
             return err_set(e, ERR_CONFIG,
                            "%s:%u: %s must not be more than replicas (%u), and is %u", file,
                            line_of(s, path), path, m->replicas, m->min_replicas);
+        snprintf(path, sizeof path, "models[%u].pipeline_parallel", i);
+        if (m->tensor_parallel * m->pipeline_parallel > 16)
+            return err_set(e, ERR_CONFIG,
+                           "%s:%u: %s times tensor_parallel (%u) must be at most 16, and is %u",
+                           file, line_of(s, path), path, m->tensor_parallel,
+                           m->tensor_parallel * m->pipeline_parallel);
         snprintf(path, sizeof path, "models[%u].context", i);
         if (m->context && m->context < 16)
             return err_set(e, ERR_CONFIG, "%s:%u: %s must be 0 or at least 16 tokens, and is %u",
@@ -305,6 +311,17 @@ int check_nodes(const struct config *c, uint32_t nodes, const struct scan *s, co
                        file, line_of(s, "control"), need, nodes);
     for (unsigned i = 0; i < c->models_count; i++) {
         char path[SCAN_PATH_BYTES];
+        const struct config_model *m = &c->models[i];
+        uint32_t shards = m->tensor_parallel * m->pipeline_parallel;
+        uint32_t spread = m->shards_per_node && m->shards_per_node < shards
+                              ? (shards + m->shards_per_node - 1) / m->shards_per_node
+                              : 1;
+        snprintf(path, sizeof path, "models[%u].shards_per_node", i);
+        if (spread > nodes)
+            return err_set(
+                e, ERR_CONFIG,
+                "%s:%u: %s: %u shards with at most %u a node need %u nodes, there are %u", file,
+                line_of(s, path), path, shards, m->shards_per_node, spread, nodes);
         snprintf(path, sizeof path, "models[%u].min_replicas", i);
         if (!c->models[i].replicas && c->models[i].min_replicas > nodes)
             return err_set(e, ERR_CONFIG,

@@ -14,15 +14,17 @@ enum { CONFIG_MAX_MODELS = 1 /* several models: with the deployments API */ };
 enum config_control { CONTROL_SHARED = 0, CONTROL_DEDICATED = 1 };
 
 struct config_model {
-    char *name;              /* as clients write it; NULL: the pack's model name */
-    char *pack;              /* path of a pack (.h5); config_load makes it absolute */
-    uint32_t replicas;       /* wanted in all; 0 = "fill": one a serving node */
-    uint32_t min_replicas;   /* for DEGRADED; 0: all but 5 % */
-    char *engine;            /* "cpu" */
-    uint32_t context;        /* tokens; 0: the model's, at most 4096 */
-    uint32_t slots;          /* requests at once in a replica; default 8 */
-    uint32_t threads;        /* compute threads of a replica; 0: the node's share */
-    uint32_t step_timeout_s; /* of a replica with requests, default 60 */
+    char *name;            /* as clients write it; NULL: the pack's model name */
+    char *pack;            /* path of a pack (.h5); config_load makes it absolute */
+    uint32_t replicas;     /* wanted in all; 0 = "fill": one a serving node */
+    uint32_t min_replicas; /* for DEGRADED; 0: all but 5 % */
+    char *engine;          /* "cpu" */
+    uint32_t context;      /* tokens; 0: the model's, at most 4096 */
+    uint32_t slots;        /* requests at once in a replica; default 8 */
+    uint32_t threads;      /* compute threads of a replica; 0: the node's share */
+    uint32_t tensor_parallel, pipeline_parallel; /* shards of a replica: their product; default 1 */
+    uint32_t shards_per_node; /* of one replica, at most; 0: all of them on one node */
+    uint32_t step_timeout_s;  /* of a replica with requests, default 60 */
 };
 
 struct config {

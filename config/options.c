@@ -109,6 +109,14 @@ static const struct option OPTIONS[] = {
      .help = "Requests that one replica computes at once."},
     {"models[].threads", OPTION_UINT, MODEL(threads), RANGE(0, 1024, 0),
      .help = "Compute threads of one replica; 0: its share of the node's cores."},
+    {"models[].tensor_parallel", OPTION_UINT, MODEL(tensor_parallel), RANGE(1, 16, 1),
+     .help = "Engines that share each layer of one replica; heads must divide by it."},
+    {"models[].pipeline_parallel", OPTION_UINT, MODEL(pipeline_parallel), RANGE(1, 16, 1),
+     .help = "Stages that the layers of one replica are divided into; with tensor_parallel at most "
+             "16 engines in all."},
+    {"models[].shards_per_node", OPTION_UINT, MODEL(shards_per_node), RANGE(0, 16, 0),
+     .help = "Engines of one replica on one node, at most; 0: all of them on one node. Over several "
+             "nodes they talk through the workers, which is slower."},
     {"models[].step_timeout", OPTION_UINT, MODEL(step_timeout_s), RANGE(1, 3600, 60), .unit = "s",
      .help = "An engine that has requests and makes no step for so long is killed and started "
              "again; its requests end with an error."},

@@ -95,32 +95,34 @@ static int check_eventfd(int fd, struct err *e)
     return 0;
 }
 
-int channel_attach(struct channel **out, struct err *e)
+int channel_attach(struct channel **out, int first_fd, struct err *e)
 {
     struct err local = ERR_INIT;
     e = e ? e : &local;
     struct channel *c = channel_new(e);
     if (!c)
         return ERR_NOMEM;
-    int rc = ring_attach(&c->in, "exaserve-commands", CHANNEL_FD_COMMANDS, true, e);
+    int shift = first_fd - CHANNEL_FD_COMMANDS;
+    int rc = ring_attach(&c->in, "exaserve-commands", first_fd, true, e);
     if (!rc)
-        rc = ring_attach(&c->out, "exaserve-events", CHANNEL_FD_EVENTS, false, e);
+        rc = ring_attach(&c->out, "exaserve-events", CHANNEL_FD_EVENTS + shift, false, e);
     if (!rc)
-        rc = check_eventfd(CHANNEL_FD_WAKE_ENGINE, e);
+        rc = check_eventfd(CHANNEL_FD_WAKE_ENGINE + shift, e);
     if (!rc)
-        rc = check_eventfd(CHANNEL_FD_WAKE_WORKER, e);
-    if (!rc && !(c->status = ring_map(CHANNEL_FD_STATUS, STATUS_BYTES, "exaserve-status", e)))
+        rc = check_eventfd(CHANNEL_FD_WAKE_WORKER + shift, e);
+    if (!rc &&
+        !(c->status = ring_map(CHANNEL_FD_STATUS + shift, STATUS_BYTES, "exaserve-status", e)))
         rc = e->code ? e->code : ERR_SYS;
     if (rc) { /* the descriptors stay open: they may be somebody else's */
         channel_destroy(c);
         return rc;
     }
     for (int fd = CHANNEL_FD_COMMANDS; fd <= CHANNEL_FD_STATUS; fd++) {
-        fcntl(fd, F_SETFD, FD_CLOEXEC);
-        *slot_of(c, fd) = fd;
+        fcntl(fd + shift, F_SETFD, FD_CLOEXEC);
+        *slot_of(c, fd) = fd + shift;
     }
-    c->wake_peer = CHANNEL_FD_WAKE_WORKER;
-    c->wake_me = CHANNEL_FD_WAKE_ENGINE;
+    c->wake_peer = CHANNEL_FD_WAKE_WORKER + shift;
+    c->wake_me = CHANNEL_FD_WAKE_ENGINE + shift;
     *out = c;
     return 0;
 }

@@ -3,6 +3,9 @@
  * Implementations: coll_shm (threads or processes of one node over shared memory), coll_relay (several nodes, bytes through the
  * workers), later coll_nccl. Buffers are addresses of the back end's memory; calls are made in the same order by all ranks.
  *
+ * A replica of tp_size * pp_size shards has one group of all (rank = pp_rank * tp_size + tp_rank) for its pipeline and its steps, and, where tp_size is
+ * more than 1, one group for each stage's shards, in which a shard's rank is its tp_rank.
+ *
  * Every call has the group's deadline: when a member is gone or does not come in time it returns ERR_PEER or ERR_TIMEOUT naming the rank, never
  * hangs, and the group is broken from then on (every later call fails at once). Sums are made in the order of ranks for every element, so all
  * ranks get the same bits, whatever the timing.
@@ -33,5 +36,8 @@ struct coll { /* first member of every kind's own struct */
     const struct coll_ops *ops;
     uint32_t rank, size;
 };
+
+/* The least of every rank's number, on all of them. */
+int coll_least(struct coll *c, uint32_t mine, uint32_t *least, struct err *e);
 
 #endif

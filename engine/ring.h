@@ -26,6 +26,7 @@ enum channel_fd {
     CHANNEL_FD_WAKE_ENGINE = 5, /* eventfd */
     CHANNEL_FD_WAKE_WORKER = 6, /* eventfd */
     CHANNEL_FD_STATUS = 7,      /* memfd, one page: struct channel_status */
+    CHANNEL_FD_SHARDS = 8,      /* a second channel, or the segment of coll_shm.h: gangs only */
 };
 
 /* Written by the engine after each step, read by the worker for load reports and the watchdog. All relaxed atomics. */
@@ -38,8 +39,9 @@ struct channel_status {
 struct channel;
 /* Worker's side: makes memfds and eventfds. fds[CHANNEL_FDS]: to pass as 3 … 7 to the child; they stay owned by the channel. */
 int channel_create(struct channel **out, int fds[CHANNEL_FDS], struct err *e);
-/* Engine's side: maps what lies on 3 … 7. */
-int channel_attach(struct channel **out, struct err *e);
+/* Engine's side: maps what lies on first_fd … first_fd + 4, in that order; CHANNEL_FD_COMMANDS is where a worker puts its own,
+ * CHANNEL_FD_SHARDS the one for bytes between shards (engine/coll_relay.h). */
+int channel_attach(struct channel **out, int first_fd, struct err *e);
 void channel_destroy(struct channel *c);
 
 /* Send to the other side and wake it. ERR_AGAIN: full. */

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "engine/engine.h"
+#include "engine/result.h"
 #include "engine/ring.h"
 
 enum {
@@ -31,7 +32,7 @@ struct serve {
     struct engine *engine;
     struct buf in;  /* the command at hand */
     struct buf out; /* the STEPS body that is being written */
-    struct buf ext; /* one error extension */
+    struct buf ext; /* one extension of an entry */
     uint32_t n_entries;
     uint64_t step, n_computed; /* the engine's count of computed steps */
     bool stop_seen;
@@ -78,38 +79,10 @@ static int section_send(struct serve *s, struct err *e)
     return rc;
 }
 
-static void entry_add(struct serve *s, struct step_entry *entry, const struct err *why)
-{
-    buf_reset(&s->ext);
-    if (why) {
-        struct msg_text text = {.code = why->code};
-        snprintf(text.text, sizeof text.text, "%s", why->text);
-        msg_text_put(&s->ext, &text);
-        entry->ext_type = EXT_ERROR;
-        entry->ext = s->ext.data;
-        entry->ext_bytes = (uint32_t)s->ext.len;
-    }
-    msg_entry_put(&s->out, entry);
-    s->n_entries++;
-}
-
 static void on_result(void *ctx, const struct step_result *r)
 {
     struct serve *s = ctx;
-    uint8_t tokens[4 * 64]; /* an engine gives a few tokens a step */
-    CHECK(r->n_tokens <= sizeof tokens / 4);
-    for (uint32_t i = 0; i < r->n_tokens; i++)
-        for (uint32_t k = 0; k < 4; k++)
-            tokens[4 * i + k] = (uint8_t)(r->tokens[i] >> (8 * k));
-    entry_add(s,
-              &(struct step_entry){
-                  .attempt = r->attempt,
-                  .position = r->position,
-                  .n_tokens = r->n_tokens,
-                  .finish = r->finish,
-                  .tokens = tokens,
-              },
-              r->error);
+    s->n_entries += result_put(&s->out, &s->ext, r);
 }
 
 static void publish_load(struct serve *s)
@@ -260,13 +233,12 @@ static int take_submit(struct serve *s, struct err *e)
     }
     if (rc) {
         bool elsewhere = rc == ERR_AGAIN || rc == ERR_FENCED;
-        entry_add(s,
-                  &(struct step_entry){
-                      .attempt = m.attempt,
-                      .position = m.start,
-                      .finish = elsewhere ? FINISH_REFUSED : FINISH_ERROR,
-                  },
-                  &why);
+        on_result(s, &(struct step_result){
+                         .attempt = m.attempt,
+                         .position = m.start,
+                         .finish = elsewhere ? FINISH_REFUSED : FINISH_ERROR,
+                         .error = &why,
+                     });
     }
     return s->out.len > FLUSH_BYTES ? section_send(s, e) : 0;
 }
@@ -368,13 +340,13 @@ int serve_run(const struct serve_options *o, const volatile sig_atomic_t *stop, 
     struct err local = ERR_INIT;
     e = e ? e : &local;
     struct serve s = {.o = o};
-    int rc = channel_attach(&s.channel, e);
+    int rc = channel_attach(&s.channel, CHANNEL_FD_COMMANDS, e);
     if (rc)
         return rc;
     s.status = channel_status(s.channel);
     buf_init(&s.in, RING_MAX_RECORD);
     buf_init(&s.out, RING_MAX_RECORD);
-    buf_init(&s.ext, 64 << 10);
+    buf_init(&s.ext, RESULT_MAX_EXT_BYTES);
     rc = come_up(&s, e);
     if (!rc)
         rc = loop(&s, stop, e);

@@ -3,119 +3,160 @@
 
 #include "base/file.h"
 
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-int hf_json_parse(const char *label, const char *text, size_t n, json_t **out, struct err *e)
+enum { SHOWN_BYTES = 64 };
+
+int hf_json_parse(const void *text, size_t n, const char *label, json_t **out, struct err *e)
 {
-    json_error_t error;
-    *out = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
-    if (!*out)
-        return err_set(e, ERR_FORMAT, "%s: line %d: %s", label, error.line, error.text);
+    json_error_t why;
+    json_t *j = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
+    if (!j)
+        return err_set(e, ERR_FORMAT, "%s: line %d: %s", label, why.line, why.text);
+    if (!json_is_object(j)) {
+        json_decref(j);
+        return err_set(e, ERR_FORMAT, "%s: expected a JSON object", label);
+    }
+    *out = j;
     return 0;
 }
 
-int hf_json_load(const char *folder, const char *name, size_t max, json_t **out, struct err *e)
+int hf_json_read(const char *path, bool required, json_t **out, struct err *e)
 {
-    char path[4096];
     *out = NULL;
-    int rc = path_join(path, sizeof path, e, "%s/%s", folder, name);
-    if (rc || access(path, F_OK) != 0)
-        return rc;
-    struct buf text;
-    buf_init(&text, max);
-    rc = file_read(path, &text, e);
+    if (!required && access(path, F_OK) != 0 && errno == ENOENT)
+        return 0;
+    struct buf b;
+    buf_init(&b, HF_JSON_BYTES);
+    int rc = file_read(path, &b, e);
     if (!rc)
-        rc = hf_json_parse(path, text.len ? (const char *)text.data : "", text.len, out, e);
-    buf_fini(&text);
+        rc = hf_json_parse(b.data, b.len, path, out, e);
+    buf_fini(&b);
     return rc;
 }
 
-struct hf_at hf_get(const struct hf_at *at, const char *key)
+json_t *hf_take(struct hf_keys *k, const char *key)
 {
-    struct hf_at to = {.v = json_object_get(at->v, key)};
-    if (json_is_null(to.v))
-        to.v = NULL;
-    size_t n = strlen(at->where);
-    bool top = n >= 2 && at->where[n - 1] == ' '; /* "tokenizer.json: " */
-    snprintf(to.where, sizeof to.where, "%.100s%s%.56s", at->where, top ? "" : ".", key);
-    return to;
+    json_t *v = json_incref(json_object_get(k->object, key));
+    json_object_del(k->object, key);
+    if (json_is_null(v)) {
+        json_decref(v);
+        return NULL;
+    }
+    return v;
 }
 
-struct hf_at hf_item(const struct hf_at *at, size_t i)
+/* A value as JSON, cut to what fits a line. */
+static void show(const json_t *v, char out[SHOWN_BYTES])
 {
-    struct hf_at to = {.v = json_array_get(at->v, i)};
-    snprintf(to.where, sizeof to.where, "%.130s[%zu]", at->where, i);
-    return to;
+    char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT | JSON_ENSURE_ASCII);
+    snprintf(out, SHOWN_BYTES, "%s", text ? text : "?");
+    free(text);
 }
 
-static const char *type_name(const json_t *v)
+static int wrong(const struct hf_keys *k, const char *key, const char *expected, const json_t *v,
+                 struct err *e)
 {
+    char found[SHOWN_BYTES] = "none";
+    if (v)
+        show(v, found);
+    return err_set(e, ERR_FORMAT, "%s: key %s%s: expected %s, found %s", k->label, k->inside, key,
+                   expected, found);
+}
+
+int hf_take_u32(struct hf_keys *k, const char *key, bool required, uint32_t *out, struct err *e)
+{
+    json_t *v = hf_take(k, key);
+    int rc = 0;
     if (!v)
-        return "nothing";
-    static const char *const NAMES[] = {"an object", "an array", "a string", "an integer",
-                                        "a number",  "true",     "false",    "null"};
-    return NAMES[json_typeof(v)];
+        return required ? wrong(k, key, "a number", v, e) : 0;
+    if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > UINT32_MAX)
+        rc = wrong(k, key, "a whole number from 0 to 4294967295", v, e);
+    else
+        *out = (uint32_t)json_integer_value(v);
+    json_decref(v);
+    return rc;
 }
 
-int hf_expected(const struct hf_at *at, const char *expected, struct err *e)
+int hf_take_f64(struct hf_keys *k, const char *key, bool required, double *out, struct err *e)
 {
-    return err_set(e, ERR_FORMAT, "%s: expected %s, found %s", at->where, expected,
-                   type_name(at->v));
+    json_t *v = hf_take(k, key);
+    int rc = 0;
+    if (!v)
+        return required ? wrong(k, key, "a number", v, e) : 0;
+    if (!json_is_number(v) || !(fabs(json_number_value(v)) <= 1e30))
+        rc = wrong(k, key, "a finite number", v, e);
+    else
+        *out = json_number_value(v);
+    json_decref(v);
+    return rc;
 }
 
-int hf_refuse(const struct hf_at *at, const char *what, const char *name, struct err *e)
+int hf_take_bool(struct hf_keys *k, const char *key, bool *out, struct err *e)
 {
-    return err_set(e, ERR_FORMAT, "%s: %s \"%.64s\" is not supported", at->where, what, name);
+    json_t *v = hf_take(k, key);
+    int rc = 0;
+    if (!v)
+        return 0;
+    if (!json_is_boolean(v))
+        rc = wrong(k, key, "true or false", v, e);
+    else
+        *out = json_is_true(v);
+    json_decref(v);
+    return rc;
 }
 
-int hf_only(const struct hf_at *at, const char *const *keys, struct err *e)
+int hf_take_text(struct hf_keys *k, const char *key, char *out, size_t cap, struct err *e)
+{
+    json_t *v = hf_take(k, key);
+    int rc = 0;
+    if (!v)
+        return 0;
+    if (!json_is_string(v))
+        rc = wrong(k, key, "a text", v, e);
+    else
+        snprintf(out, cap, "%s", json_string_value(v));
+    json_decref(v);
+    return rc;
+}
+
+int hf_refuse(const struct hf_keys *k, const char *key, const char *expected, const char *found,
+              struct err *e)
+{
+    return err_set(e, ERR_FORMAT, "%s: key %s%s: only %s is supported, found %s", k->label,
+                   k->inside, key, expected, found);
+}
+
+static bool listed(const char *key, const char *const *list)
+{
+    for (size_t i = 0; list[i]; i++)
+        if (strcmp(list[i], key) == 0)
+            return true;
+    return false;
+}
+
+int hf_keys_end(const struct hf_keys *k, const char *const *harmless, struct err *e)
 {
     const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)at->v, key, value)
+    json_t *v;
+    json_object_foreach(k->object, key, v)
     {
-        size_t i = 0;
-        while (keys[i] && strcmp(keys[i], key) != 0)
-            i++;
-        if (!keys[i])
-            return hf_refuse(at, "the key", key, e);
+        if (json_is_null(v) || listed(key, harmless))
+            continue;
+        char name[SHOWN_BYTES], found[SHOWN_BYTES];
+        json_t *text = json_string(key);
+        show(text, name); /* hostile bytes escaped */
+        show(v, found);
+        json_decref(text);
+        return err_set(e, ERR_FORMAT,
+                       "%s: key %s%s = %s is not known for this architecture: its meaning would be "
+                       "lost",
+                       k->label, k->inside, name, found);
     }
-    return 0;
-}
-
-int hf_bool(const struct hf_at *at, const char *key, bool *out, struct err *e)
-{
-    struct hf_at v = hf_get(at, key);
-    if (v.v && !json_is_boolean(v.v))
-        return hf_expected(&v, "true or false", e);
-    if (v.v)
-        *out = json_is_true(v.v);
-    return 0;
-}
-
-int hf_u32(const struct hf_at *at, const char *key, uint32_t *out, struct err *e)
-{
-    struct hf_at v = hf_get(at, key);
-    if (!v.v)
-        return 0;
-    json_int_t n = json_integer_value(v.v);
-    if (!json_is_integer(v.v) || n < 0 || n > UINT32_MAX)
-        return hf_expected(&v, "a whole number of at most 32 bits", e);
-    *out = (uint32_t)n;
-    return 0;
-}
-
-int hf_text(const struct hf_at *at, const char *key, const char **out, struct err *e)
-{
-    struct hf_at v = hf_get(at, key);
-    if (!v.v)
-        return 0;
-    if (!json_is_string(v.v))
-        return hf_expected(&v, "a string", e);
-    if (strlen(json_string_value(v.v)) != json_string_length(v.v))
-        return err_set(e, ERR_FORMAT, "%s: holds U+0000", v.where);
-    *out = json_string_value(v.v);
     return 0;
 }

@@ -1,6 +1,7 @@
-/* hf_json.h - typed reading of the JSON files of a Hugging Face folder, with errors that name the place. Inside the room only.
+/* hf_json.h - JSON files of Hugging Face folders, read key by key. Inside the room only.
  *
- * A place is named as file and path: "tokenizer.json: model.vocab". Borrowed values live as long as their document.
+ * A key that was taken is gone from the object; what is left at the end is checked against a list of keys known to be
+ * harmless and refused by name otherwise: nothing that changes a model is overlooked. `null` is the same as no key.
  */
 #ifndef EXA_MODEL_HF_JSON_H
 #define EXA_MODEL_HF_JSON_H
@@ -9,33 +10,35 @@
 
 #include <jansson.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
-struct hf_at { /* a value and its name for errors */
-    const json_t *v;
-    char where[160];
+enum {
+    HF_JSON_BYTES = 16 << 20
+}; /* longest file; the largest real ones list the tensors of all shards */
+
+struct hf_keys {
+    const char *label;  /* the file, for errors; not owned */
+    const char *inside; /* "rope_scaling." for a nested object, else "" */
+    json_t *object;     /* borrowed; keys vanish from it */
 };
 
-/* ERR_FORMAT: no JSON, keys twice, nested too deep. The caller owns *out (json_decref). */
-int hf_json_parse(const char *label, const char *text, size_t n, json_t **out, struct err *e);
-/* FOLDER/NAME; *out stays NULL when there is no such file. At most max bytes. */
-int hf_json_load(const char *folder, const char *name, size_t max, json_t **out, struct err *e);
+/* The file's JSON object in *out (json_decref it). A missing file: *out is NULL; with `required` an error. */
+int hf_json_read(const char *path, bool required, json_t **out, struct err *e);
+int hf_json_parse(const void *text, size_t n, const char *label, json_t **out, struct err *e);
 
-struct hf_at hf_get(const struct hf_at *at,
-                    const char *key); /* v is NULL when it is not there or null */
-struct hf_at hf_item(const struct hf_at *at, size_t i);
-/* "WHERE: expected EXPECTED, found FOUND". */
-int hf_expected(const struct hf_at *at, const char *expected, struct err *e);
-/* "WHERE: WHAT "NAME" is not supported". */
-int hf_refuse(const struct hf_at *at, const char *what, const char *name, struct err *e);
-/* Only these keys may be in the object (a NULL-terminated list); any other is refused by its name. */
-int hf_only(const struct hf_at *at, const char *const *keys, struct err *e);
+/* A new reference, or NULL. */
+json_t *hf_take(struct hf_keys *k, const char *key);
+/* Without the key *out stays as it is: 0, or with `required` an error. Another type, or a number out of range, is one. */
+int hf_take_u32(struct hf_keys *k, const char *key, bool required, uint32_t *out, struct err *e);
+int hf_take_f64(struct hf_keys *k, const char *key, bool required, double *out, struct err *e);
+int hf_take_bool(struct hf_keys *k, const char *key, bool *out, struct err *e);
+/* Cut to cap - 1 bytes: for names that are compared or shown. */
+int hf_take_text(struct hf_keys *k, const char *key, char *out, size_t cap, struct err *e);
 
-/* Missing (or null): *out stays as it is. Another type is an error. */
-int hf_bool(const struct hf_at *at, const char *key, bool *out, struct err *e);
-int hf_u32(const struct hf_at *at, const char *key, uint32_t *out, struct err *e);
-/* Without NUL inside; *out borrowed. */
-int hf_text(const struct hf_at *at, const char *key, const char **out, struct err *e);
+/* "FILE: key inside.KEY: only EXPECTED is supported, found FOUND" */
+int hf_refuse(const struct hf_keys *k, const char *key, const char *expected, const char *found,
+              struct err *e);
+/* Refuse what is left but for keys of `harmless` (NULL ends it). */
+int hf_keys_end(const struct hf_keys *k, const char *const *harmless, struct err *e);
 
 #endif

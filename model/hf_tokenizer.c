@@ -21,8 +21,8 @@ static int read_top(struct hf_reader *r)
         "version",       "truncation", "padding", "added_tokens",   "normalizer",
         "pre_tokenizer", "model",      "decoder", "post_processor", NULL};
     if (!json_is_object(r->top.v))
-        return hf_expected(&r->top, "an object", r->e);
-    int rc = hf_only(&r->top, KEYS, r->e);
+        return hf_at_expected(&r->top, "an object", r->e);
+    int rc = hf_at_only(&r->top, KEYS, r->e);
     if (!rc)
         rc = hf_read_model(r);
     if (!rc)
@@ -68,7 +68,7 @@ int hf_tokenizer_parse(const char *label, const char *json, size_t n, struct tok
 {
     json_t *root;
     struct hf_reader r = {0};
-    int rc = hf_json_parse(label, json, n, &root, e);
+    int rc = hf_at_parse(label, json, n, &root, e);
     if (!rc)
         rc = reader_init(&r, label, root, t, e);
     if (!rc)
@@ -85,14 +85,14 @@ int hf_tokenizer_parse(const char *label, const char *json, size_t n, struct tok
 /* "</s>" or {"content": "</s>", …}: its id. */
 static int read_named(struct hf_reader *r, const struct hf_at *top, const char *key, int32_t *out)
 {
-    struct hf_at v = hf_get(top, key);
+    struct hf_at v = hf_at_get(top, key);
     if (*out >= 0 || !v.v)
         return 0;
     const char *text = json_string_value(v.v);
     if (json_is_object(v.v))
         text = json_string_value(json_object_get(v.v, "content"));
     if (!text)
-        return hf_expected(&v, "a token", r->e);
+        return hf_at_expected(&v, "a token", r->e);
     int64_t id = hf_token_id(r, text);
     if (id >= 0)
         *out = (int32_t)id; /* some files name tokens that their vocabulary lacks */
@@ -128,7 +128,7 @@ static int take_template(struct model_meta *m, const char *where, const char *te
 /* A text, or a list of named ones of which "default" counts. */
 static int read_template(struct model_meta *m, const struct hf_at *top, struct err *e)
 {
-    struct hf_at v = hf_get(top, "chat_template");
+    struct hf_at v = hf_at_get(top, "chat_template");
     const json_t *text = json_is_string(v.v) ? v.v : NULL;
     for (size_t i = 0; json_is_array(v.v) && i < json_array_size(v.v); i++) {
         const json_t *item = json_array_get(v.v, i);
@@ -137,7 +137,7 @@ static int read_template(struct model_meta *m, const struct hf_at *top, struct e
             text = json_object_get(item, "template");
     }
     if (!json_is_string(text))
-        return v.v && !json_is_array(v.v) ? hf_expected(&v, "a text or a list of them", e) : 0;
+        return v.v && !json_is_array(v.v) ? hf_at_expected(&v, "a text or a list of them", e) : 0;
     return take_template(m, v.where, json_string_value(text), json_string_length(text), e);
 }
 
@@ -177,7 +177,7 @@ static int add_eog(struct hf_reader *r, const struct hf_at *at, const json_t *id
 /* eos_token_id: 2 or [2, 3] */
 static int read_ends(struct hf_reader *r, const struct hf_at *top)
 {
-    struct hf_at v = hf_get(top, "eos_token_id");
+    struct hf_at v = hf_at_get(top, "eos_token_id");
     if (!v.v)
         return 0;
     if (!json_is_array(v.v))
@@ -201,7 +201,7 @@ static int read_beside(struct hf_reader *r, const char *folder, struct model_met
     for (size_t i = 0; i < sizeof FILES / sizeof FILES[0]; i++) {
         json_t *root;
         struct hf_at top = {0};
-        int rc = hf_json_load(folder, FILES[i].name, MAX_CONFIG_BYTES, &root, r->e);
+        int rc = hf_at_load(folder, FILES[i].name, MAX_CONFIG_BYTES, &root, r->e);
         if (rc || !root) {
             if (rc)
                 return rc;
@@ -225,7 +225,7 @@ static int read_beside(struct hf_reader *r, const char *folder, struct model_met
 int hf_tokenizer_read(const char *folder, struct model_meta *m, struct err *e)
 {
     json_t *root;
-    int rc = hf_json_load(folder, "tokenizer.json", MAX_TOKENIZER_BYTES, &root, e);
+    int rc = hf_at_load(folder, "tokenizer.json", MAX_TOKENIZER_BYTES, &root, e);
     if (rc)
         return rc;
     if (!root)

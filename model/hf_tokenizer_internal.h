@@ -2,7 +2,7 @@
 #ifndef EXA_MODEL_HF_TOKENIZER_INTERNAL_H
 #define EXA_MODEL_HF_TOKENIZER_INTERNAL_H
 
-#include "model/hf_json.h"
+#include "model/hf_at.h"
 #include "model/meta.h"
 
 /* A tokenizer.json in the reading. */

@@ -94,9 +94,9 @@ static bool is_byte_name(const char *s)
 /* {"text": id, …} */
 static int read_vocab(struct hf_reader *r, const struct hf_at *model)
 {
-    struct hf_at vocab = hf_get(model, "vocab");
+    struct hf_at vocab = hf_at_get(model, "vocab");
     if (!json_is_object(vocab.v))
-        return hf_expected(&vocab, "an object", r->e);
+        return hf_at_expected(&vocab, "an object", r->e);
     const char *text;
     json_t *id;
     json_object_foreach((json_t *)vocab.v, text, id)
@@ -144,9 +144,9 @@ static char *merge_text(const json_t *item)
 static int read_merges(struct hf_reader *r, const struct hf_at *model)
 {
     struct tokenizer_data *t = r->t;
-    struct hf_at merges = hf_get(model, "merges");
+    struct hf_at merges = hf_at_get(model, "merges");
     if (!json_is_array(merges.v))
-        return hf_expected(&merges, "an array", r->e);
+        return hf_at_expected(&merges, "an array", r->e);
     size_t n = json_array_size(merges.v);
     if (n > META_MAX_MERGES)
         return err_set(r->e, ERR_LIMIT, "%s: expected at most %d, found %zu", merges.where,
@@ -171,7 +171,7 @@ static int read_affix(struct hf_reader *r, const struct hf_at *model, const char
                       size_t cap)
 {
     const char *text = "";
-    int rc = hf_text(model, key, &text, r->e);
+    int rc = hf_at_text(model, key, &text, r->e);
     if (rc)
         return rc;
     if (strlen(text) >= cap)
@@ -196,7 +196,7 @@ static int read_unk(struct hf_reader *r, const struct hf_at *model, const char *
 static int read_flag(struct hf_reader *r, const struct hf_at *model, const char *key, uint8_t flag)
 {
     bool on = false;
-    int rc = hf_bool(model, key, &on, r->e);
+    int rc = hf_at_bool(model, key, &on, r->e);
     if (on)
         r->t->flags |= flag;
     return rc;
@@ -217,8 +217,8 @@ static int read_bpe(struct hf_reader *r, const struct hf_at *model)
                                        NULL};
     struct tokenizer_data *t = r->t;
     const char *unk = NULL;
-    struct hf_at dropout = hf_get(model, "dropout");
-    int rc = hf_only(model, KEYS, r->e);
+    struct hf_at dropout = hf_at_get(model, "dropout");
+    int rc = hf_at_only(model, KEYS, r->e);
     if (!rc && dropout.v && json_number_value(dropout.v) != 0)
         rc = err_set(r->e, ERR_FORMAT, "%s: is not supported", dropout.where);
     if (!rc)
@@ -236,7 +236,7 @@ static int read_bpe(struct hf_reader *r, const struct hf_at *model)
     if (!rc)
         rc = read_merges(r, model);
     if (!rc)
-        rc = hf_text(model, "unk_token", &unk, r->e);
+        rc = hf_at_text(model, "unk_token", &unk, r->e);
     return rc ? rc : read_unk(r, model, unk);
 }
 
@@ -249,25 +249,25 @@ static int read_word_piece(struct hf_reader *r, const struct hf_at *model)
     const char *unk = "[UNK]";
     strcpy(t->word_start, "##");
     t->max_word_chars = MAX_WORD_CHARS;
-    int rc = hf_only(model, KEYS, r->e);
+    int rc = hf_at_only(model, KEYS, r->e);
     if (!rc)
         rc = read_affix(r, model, "continuing_subword_prefix", t->word_start, sizeof t->word_start);
     if (!rc)
-        rc = hf_u32(model, "max_input_chars_per_word", &t->max_word_chars, r->e);
+        rc = hf_at_u32(model, "max_input_chars_per_word", &t->max_word_chars, r->e);
     if (!rc)
         rc = read_vocab(r, model);
     if (!rc)
-        rc = hf_text(model, "unk_token", &unk, r->e);
+        rc = hf_at_text(model, "unk_token", &unk, r->e);
     return rc ? rc : read_unk(r, model, unk);
 }
 
 /* [["text", log probability], …]: the id is the place. */
 static int read_pieces(struct hf_reader *r, const struct hf_at *model)
 {
-    struct hf_at vocab = hf_get(model, "vocab");
+    struct hf_at vocab = hf_at_get(model, "vocab");
     size_t n = json_array_size(vocab.v);
     if (!json_is_array(vocab.v))
-        return hf_expected(&vocab, "an array", r->e);
+        return hf_at_expected(&vocab, "an array", r->e);
     if (n > META_MAX_VOCAB)
         return err_set(r->e, ERR_LIMIT, "%s: expected at most %d tokens, found %zu", vocab.where,
                        META_MAX_VOCAB, n);
@@ -275,10 +275,10 @@ static int read_pieces(struct hf_reader *r, const struct hf_at *model)
     if (!r->t->scores)
         return no_memory(r);
     for (size_t i = 0; i < n; i++) {
-        struct hf_at item = hf_item(&vocab, i);
+        struct hf_at item = hf_at_item(&vocab, i);
         const json_t *text = json_array_get(item.v, 0), *score = json_array_get(item.v, 1);
         if (json_array_size(item.v) != 2 || !json_is_string(text) || !json_is_number(score))
-            return hf_expected(&item, "a text and a number", r->e);
+            return hf_at_expected(&item, "a text and a number", r->e);
         const char *s = json_string_value(text);
         if (!s[0])
             return err_set(r->e, ERR_FORMAT, "%s: a token without text, or with U+0000",
@@ -302,13 +302,13 @@ static int read_unigram(struct hf_reader *r, const struct hf_at *model)
 {
     static const char *const KEYS[] = {"type", "unk_id", "vocab", "byte_fallback", NULL};
     uint32_t unk = UINT32_MAX;
-    int rc = hf_only(model, KEYS, r->e);
+    int rc = hf_at_only(model, KEYS, r->e);
     if (!rc)
         rc = read_flag(r, model, "byte_fallback", TOK_BYTE_FALLBACK);
     if (!rc)
         rc = read_pieces(r, model);
     if (!rc)
-        rc = hf_u32(model, "unk_id", &unk, r->e);
+        rc = hf_at_u32(model, "unk_id", &unk, r->e);
     if (rc)
         return rc;
     if (unk >= r->t->n_tokens)
@@ -320,18 +320,18 @@ static int read_unigram(struct hf_reader *r, const struct hf_at *model)
 
 int hf_read_model(struct hf_reader *r)
 {
-    struct hf_at model = hf_get(&r->top, "model");
+    struct hf_at model = hf_at_get(&r->top, "model");
     const char *type = NULL;
     if (!json_is_object(model.v))
-        return hf_expected(&model, "an object", r->e);
-    int rc = hf_text(&model, "type", &type, r->e);
+        return hf_at_expected(&model, "an object", r->e);
+    int rc = hf_at_text(&model, "type", &type, r->e);
     if (rc)
         return rc;
     if (!type) /* older files: what is in it tells */
-        type = hf_get(&model, "merges").v                     ? "BPE"
-               : json_is_array(hf_get(&model, "vocab").v)     ? "Unigram"
-               : hf_get(&model, "max_input_chars_per_word").v ? "WordPiece"
-                                                              : "without a type";
+        type = hf_at_get(&model, "merges").v                     ? "BPE"
+               : json_is_array(hf_at_get(&model, "vocab").v)     ? "Unigram"
+               : hf_at_get(&model, "max_input_chars_per_word").v ? "WordPiece"
+                                                                 : "without a type";
     static const struct {
         const char *type, *name;
         int (*read)(struct hf_reader *r, const struct hf_at *model);
@@ -343,7 +343,7 @@ int hf_read_model(struct hf_reader *r)
             strcpy(r->t->model, MODELS[i].name);
             return MODELS[i].read(r, &model);
         }
-    return hf_refuse(&model, "the type", type, r->e);
+    return hf_at_refuse(&model, "the type", type, r->e);
 }
 
 /* ---- added tokens ---- */
@@ -358,10 +358,10 @@ static int read_added_flags(struct hf_reader *r, const struct hf_at *at, uint8_t
                  {"rstrip", ADDED_RSTRIP},
                  {"single_word", ADDED_SINGLE_WORD},
                  {"normalized", ADDED_NORMALIZED}};
-    int rc = hf_bool(at, "special", special, r->e);
+    int rc = hf_at_bool(at, "special", special, r->e);
     for (size_t i = 0; i < sizeof FLAGS / sizeof FLAGS[0] && !rc; i++) {
         bool on = false;
-        rc = hf_bool(at, FLAGS[i].key, &on, r->e);
+        rc = hf_at_bool(at, FLAGS[i].key, &on, r->e);
         *flags |= on ? FLAGS[i].flag : 0;
     }
     return rc;
@@ -376,10 +376,10 @@ static int read_added_token(struct hf_reader *r, const struct hf_at *at, bool wa
     uint8_t flags = 0;
     bool special = false;
     if (!json_is_object(at->v))
-        return hf_expected(at, "an object", r->e);
-    int rc = hf_text(at, "content", &text, r->e);
+        return hf_at_expected(at, "an object", r->e);
+    int rc = hf_at_text(at, "content", &text, r->e);
     if (!rc)
-        rc = hf_u32(at, "id", &id, r->e);
+        rc = hf_at_u32(at, "id", &id, r->e);
     if (!rc)
         rc = read_added_flags(r, at, &flags, &special);
     if (rc || special != want_special)
@@ -423,11 +423,11 @@ static int pad_scores(struct hf_reader *r, uint32_t before)
 
 int hf_read_added(struct hf_reader *r)
 {
-    struct hf_at list = hf_get(&r->top, "added_tokens");
+    struct hf_at list = hf_at_get(&r->top, "added_tokens");
     uint32_t before = r->t->n_tokens;
     size_t n = json_array_size(list.v);
     if (list.v && !json_is_array(list.v))
-        return hf_expected(&list, "an array", r->e);
+        return hf_at_expected(&list, "an array", r->e);
     if (n > META_MAX_VOCAB)
         return err_set(r->e, ERR_LIMIT, "%s: expected at most %d, found %zu", list.where,
                        META_MAX_VOCAB, n);
@@ -437,7 +437,7 @@ int hf_read_added(struct hf_reader *r)
     int rc = 0;
     for (int special = 1; special >= 0; special--)
         for (size_t i = 0; i < n && !rc; i++) {
-            struct hf_at item = hf_item(&list, i);
+            struct hf_at item = hf_at_item(&list, i);
             rc = read_added_token(r, &item, special);
         }
     return rc ? rc : pad_scores(r, before);

@@ -29,15 +29,15 @@ static int add_id(struct hf_reader *r, const struct hf_at *at, const json_t *id,
 static int read_special(struct hf_reader *r, const struct hf_at *template, const struct hf_at *item,
                         uint32_t *ids, uint32_t *n)
 {
-    struct hf_at special = hf_get(item, "SpecialToken");
+    struct hf_at special = hf_at_get(item, "SpecialToken");
     const char *name = NULL;
-    int rc = hf_text(&special, "id", &name, r->e);
+    int rc = hf_at_text(&special, "id", &name, r->e);
     if (rc || !name)
-        return rc ? rc : hf_expected(item, "a SpecialToken or Sequence", r->e);
-    struct hf_at all = hf_get(template, "special_tokens"), one = hf_get(&all, name);
-    struct hf_at list = hf_get(&one, "ids");
+        return rc ? rc : hf_at_expected(item, "a SpecialToken or Sequence", r->e);
+    struct hf_at all = hf_at_get(template, "special_tokens"), one = hf_at_get(&all, name);
+    struct hf_at list = hf_at_get(&one, "ids");
     if (!json_is_array(list.v))
-        return hf_expected(&list, "an array of ids", r->e);
+        return hf_at_expected(&list, "an array of ids", r->e);
     for (size_t i = 0; i < json_array_size(list.v) && !rc; i++)
         rc = add_id(r, &list, json_array_get(list.v, i), ids, n);
     return rc;
@@ -45,14 +45,14 @@ static int read_special(struct hf_reader *r, const struct hf_at *template, const
 
 static int read_template(struct hf_reader *r, const struct hf_at *at, struct affixes *a)
 {
-    struct hf_at single = hf_get(at, "single");
+    struct hf_at single = hf_at_get(at, "single");
     if (!json_is_array(single.v))
-        return hf_expected(&single, "an array", r->e);
+        return hf_at_expected(&single, "an array", r->e);
     bool behind = false;
     int rc = 0;
     for (size_t i = 0; i < json_array_size(single.v) && !rc; i++) {
-        struct hf_at item = hf_item(&single, i);
-        if (hf_get(&item, "Sequence").v) {
+        struct hf_at item = hf_at_item(&single, i);
+        if (hf_at_get(&item, "Sequence").v) {
             if (behind)
                 return err_set(r->e, ERR_FORMAT, "%s: the text twice", item.where);
             behind = true;
@@ -70,9 +70,9 @@ static int read_template(struct hf_reader *r, const struct hf_at *at, struct aff
 static int read_pair(struct hf_reader *r, const struct hf_at *at, const char *key, uint32_t *ids,
                      uint32_t *n)
 {
-    struct hf_at pair = hf_get(at, key);
+    struct hf_at pair = hf_at_get(at, key);
     if (json_array_size(pair.v) != 2)
-        return hf_expected(&pair, "a token and its id", r->e);
+        return hf_at_expected(&pair, "a token and its id", r->e);
     return add_id(r, &pair, json_array_get(pair.v, 1), ids, n);
 }
 
@@ -80,8 +80,8 @@ static int read_processor(struct hf_reader *r, const struct hf_at *at, struct af
 {
     const char *type = NULL;
     if (!json_is_object(at->v))
-        return hf_expected(at, "an object", r->e);
-    int rc = hf_text(at, "type", &type, r->e);
+        return hf_at_expected(at, "an object", r->e);
+    int rc = hf_at_text(at, "type", &type, r->e);
     if (rc)
         return rc;
     if (!type)
@@ -95,13 +95,13 @@ static int read_processor(struct hf_reader *r, const struct hf_at *at, struct af
         return rc ? rc : read_pair(r, at, "sep", a->suffix, &a->n_suffix);
     }
     if (strcmp(type, "Sequence") != 0 || depth == MAX_NESTING)
-        return hf_refuse(at, "the post-processor", type, r->e);
-    struct hf_at list = hf_get(at, "processors");
+        return hf_at_refuse(at, "the post-processor", type, r->e);
+    struct hf_at list = hf_at_get(at, "processors");
     if (!json_is_array(list.v))
-        return hf_expected(&list, "an array", r->e);
+        return hf_at_expected(&list, "an array", r->e);
     for (size_t i = 0; i < json_array_size(list.v) && !rc; i++) {
         struct affixes inner = {0};
-        struct hf_at item = hf_item(&list, i);
+        struct hf_at item = hf_at_item(&list, i);
         rc = read_processor(r, &item, &inner, depth + 1);
         if (!rc && (inner.n_prefix || inner.n_suffix) && (a->n_prefix || a->n_suffix))
             rc = err_set(r->e, ERR_FORMAT, "%s: a second one that puts tokens around a text",
@@ -114,7 +114,7 @@ static int read_processor(struct hf_reader *r, const struct hf_at *at, struct af
 
 int hf_read_post(struct hf_reader *r)
 {
-    struct hf_at at = hf_get(&r->top, "post_processor");
+    struct hf_at at = hf_at_get(&r->top, "post_processor");
     struct affixes a = {0};
     int rc = at.v ? read_processor(r, &at, &a, 0) : 0;
     if (rc)

@@ -51,15 +51,15 @@ static int read_pattern(struct hf_reader *r, const struct hf_at *at, const char 
                         uint8_t *flags)
 {
     static const char *const KEYS[] = {"String", "Regex", NULL};
-    struct hf_at p = hf_get(at, "pattern");
+    struct hf_at p = hf_at_get(at, "pattern");
     const char *literal = NULL, *regex = NULL;
     if (!json_is_object(p.v))
-        return hf_expected(&p, "an object", r->e);
-    int rc = hf_only(&p, KEYS, r->e);
+        return hf_at_expected(&p, "an object", r->e);
+    int rc = hf_at_only(&p, KEYS, r->e);
     if (!rc)
-        rc = hf_text(&p, "String", &literal, r->e);
+        rc = hf_at_text(&p, "String", &literal, r->e);
     if (!rc)
-        rc = hf_text(&p, "Regex", &regex, r->e);
+        rc = hf_at_text(&p, "Regex", &regex, r->e);
     if (!rc && !literal == !regex)
         rc = err_set(r->e, ERR_FORMAT, "%s: expected either String or Regex", p.where);
     *text = literal ? literal : regex;
@@ -75,7 +75,7 @@ static int read_behavior(struct hf_reader *r, const struct hf_at *at, uint32_t *
                                         [TOK_MERGED_NEXT] = "MergedWithNext",
                                         [TOK_CONTIGUOUS] = "Contiguous"};
     const char *name = NULL;
-    int rc = hf_text(at, "behavior", &name, r->e);
+    int rc = hf_at_text(at, "behavior", &name, r->e);
     if (rc || !name)
         return rc;
     for (uint32_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++)
@@ -83,7 +83,7 @@ static int read_behavior(struct hf_reader *r, const struct hf_at *at, uint32_t *
             *out = i;
             return 0;
         }
-    return hf_refuse(at, "the behavior", name, r->e);
+    return hf_at_refuse(at, "the behavior", name, r->e);
 }
 
 /* Metaspace, as pre-tokenizer and as decoder. */
@@ -93,15 +93,15 @@ static int read_metaspace(struct hf_reader *r, const struct hf_at *at, uint8_t k
         "type", "replacement", "prepend_scheme", "add_prefix_space", "split", "str_rep", NULL};
     const char *sign = "\xE2\x96\x81", *scheme = NULL;
     bool split = true, prefix = true;
-    int rc = hf_only(at, KEYS, r->e);
+    int rc = hf_at_only(at, KEYS, r->e);
     if (!rc)
-        rc = hf_text(at, "replacement", &sign, r->e);
+        rc = hf_at_text(at, "replacement", &sign, r->e);
     if (!rc)
-        rc = hf_text(at, "prepend_scheme", &scheme, r->e);
+        rc = hf_at_text(at, "prepend_scheme", &scheme, r->e);
     if (!rc)
-        rc = hf_bool(at, "split", &split, r->e);
+        rc = hf_at_bool(at, "split", &split, r->e);
     if (!rc) /* how older files say it */
-        rc = hf_bool(at, "add_prefix_space", &prefix, r->e);
+        rc = hf_at_bool(at, "add_prefix_space", &prefix, r->e);
     if (rc)
         return rc;
     struct tok_step s = {.kind = kind,
@@ -114,7 +114,7 @@ static int read_metaspace(struct hf_reader *r, const struct hf_at *at, uint8_t k
     else if (scheme && strcmp(scheme, "never") == 0)
         s.arg = TOK_PREPEND_NEVER;
     else if (scheme)
-        return hf_refuse(at, "the prepend_scheme", scheme, r->e);
+        return hf_at_refuse(at, "the prepend_scheme", scheme, r->e);
     if (!sign[0] || strlen(sign) > 4)
         return err_set(r->e, ERR_FORMAT, "%s.replacement: expected one character", at->where);
     return add(r, at, s, sign, "");
@@ -126,11 +126,11 @@ static int read_strip(struct hf_reader *r, const struct hf_at *at)
 {
     static const char *const KEYS[] = {"type", "strip_left", "strip_right", NULL};
     bool left = false, right = false;
-    int rc = hf_only(at, KEYS, r->e);
+    int rc = hf_at_only(at, KEYS, r->e);
     if (!rc)
-        rc = hf_bool(at, "strip_left", &left, r->e);
+        rc = hf_at_bool(at, "strip_left", &left, r->e);
     if (!rc)
-        rc = hf_bool(at, "strip_right", &right, r->e);
+        rc = hf_at_bool(at, "strip_right", &right, r->e);
     return rc ? rc
               : add_kind(r, at, TOK_STRIP,
                          (uint8_t)((left ? TOK_LEFT : 0) | (right ? TOK_RIGHT : 0)));
@@ -141,15 +141,15 @@ static int read_replace(struct hf_reader *r, const struct hf_at *at, uint8_t kin
     static const char *const KEYS[] = {"type", "pattern", "content", NULL};
     const char *pattern = NULL, *content = NULL;
     struct tok_step s = {.kind = kind};
-    int rc = hf_only(at, KEYS, r->e);
+    int rc = hf_at_only(at, KEYS, r->e);
     if (!rc)
         rc = read_pattern(r, at, &pattern, &s.flags);
     if (!rc)
-        rc = hf_text(at, "content", &content, r->e);
+        rc = hf_at_text(at, "content", &content, r->e);
     if (!rc && !content)
         rc = err_set(r->e, ERR_FORMAT, "%s: no content", at->where);
     if (!rc && kind == TOK_DEC_REPLACE && (s.flags & TOK_REGEX))
-        rc = hf_refuse(at, "a decoder's", "Regex", r->e);
+        rc = hf_at_refuse(at, "a decoder's", "Regex", r->e);
     return rc ? rc : add(r, at, s, pattern, content);
 }
 
@@ -157,9 +157,9 @@ static int read_prepend(struct hf_reader *r, const struct hf_at *at)
 {
     static const char *const KEYS[] = {"type", "prepend", NULL};
     const char *text = NULL;
-    int rc = hf_only(at, KEYS, r->e);
+    int rc = hf_at_only(at, KEYS, r->e);
     if (!rc)
-        rc = hf_text(at, "prepend", &text, r->e);
+        rc = hf_at_text(at, "prepend", &text, r->e);
     if (!rc && !text)
         rc = err_set(r->e, ERR_FORMAT, "%s: no prepend", at->where);
     return rc ? rc : add(r, at, (struct tok_step){.kind = TOK_PREPEND}, text, "");
@@ -170,16 +170,16 @@ static int read_bert(struct hf_reader *r, const struct hf_at *at)
     static const char *const KEYS[] = {"type",          "clean_text", "handle_chinese_chars",
                                        "strip_accents", "lowercase",  NULL};
     bool clean = true, chinese = true, lower = true;
-    int rc = hf_only(at, KEYS, r->e);
+    int rc = hf_at_only(at, KEYS, r->e);
     if (!rc)
-        rc = hf_bool(at, "clean_text", &clean, r->e);
+        rc = hf_at_bool(at, "clean_text", &clean, r->e);
     if (!rc)
-        rc = hf_bool(at, "handle_chinese_chars", &chinese, r->e);
+        rc = hf_at_bool(at, "handle_chinese_chars", &chinese, r->e);
     if (!rc)
-        rc = hf_bool(at, "lowercase", &lower, r->e);
+        rc = hf_at_bool(at, "lowercase", &lower, r->e);
     bool accents = lower; /* null follows lowercase */
     if (!rc)
-        rc = hf_bool(at, "strip_accents", &accents, r->e);
+        rc = hf_at_bool(at, "strip_accents", &accents, r->e);
     uint8_t flags = (uint8_t)((clean ? TOK_BERT_CLEAN : 0) | (chinese ? TOK_BERT_CHINESE : 0) |
                               (accents ? TOK_BERT_ACCENTS : 0) | (lower ? TOK_BERT_LOWERCASE : 0));
     return rc ? rc : add_kind(r, at, TOK_BERT, flags);
@@ -197,9 +197,9 @@ static int read_charsmap(struct hf_reader *r, const struct hf_at *at)
 {
     static const char *const KEYS[] = {"type", "precompiled_charsmap", NULL};
     const char *text = "";
-    int rc = hf_only(at, KEYS, r->e);
+    int rc = hf_at_only(at, KEYS, r->e);
     if (!rc)
-        rc = hf_text(at, "precompiled_charsmap", &text, r->e);
+        rc = hf_at_text(at, "precompiled_charsmap", &text, r->e);
     if (rc)
         return rc;
     size_t n = strlen(text), k = 0;
@@ -255,7 +255,7 @@ static int read_normalizer(struct hf_reader *r, const struct hf_at *at, const ch
         return read_bert(r, at);
     if (strcmp(type, "Precompiled") == 0)
         return read_charsmap(r, at);
-    return hf_refuse(at, "the normalizer", type, r->e);
+    return hf_at_refuse(at, "the normalizer", type, r->e);
 }
 
 /* ---- pre-tokenizers ---- */
@@ -265,11 +265,11 @@ static int read_byte_level(struct hf_reader *r, const struct hf_at *at)
     static const char *const KEYS[] = {"type", "add_prefix_space", "trim_offsets", "use_regex",
                                        NULL};
     bool prefix = true, regex = true;
-    int rc = hf_only(at, KEYS, r->e);
+    int rc = hf_at_only(at, KEYS, r->e);
     if (!rc)
-        rc = hf_bool(at, "add_prefix_space", &prefix, r->e);
+        rc = hf_at_bool(at, "add_prefix_space", &prefix, r->e);
     if (!rc)
-        rc = hf_bool(at, "use_regex", &regex, r->e);
+        rc = hf_at_bool(at, "use_regex", &regex, r->e);
     return rc ? rc
               : add_kind(r, at, TOK_BYTE_LEVEL,
                          (uint8_t)((prefix ? TOK_PREFIX_SPACE : 0) | (regex ? TOK_REGEX : 0)));
@@ -281,13 +281,13 @@ static int read_split(struct hf_reader *r, const struct hf_at *at)
     const char *pattern = NULL;
     bool invert = false;
     struct tok_step s = {.kind = TOK_SPLIT_AT};
-    int rc = hf_only(at, KEYS, r->e);
+    int rc = hf_at_only(at, KEYS, r->e);
     if (!rc)
         rc = read_pattern(r, at, &pattern, &s.flags);
     if (!rc)
         rc = read_behavior(r, at, &s.arg);
     if (!rc)
-        rc = hf_bool(at, "invert", &invert, r->e);
+        rc = hf_at_bool(at, "invert", &invert, r->e);
     s.flags |= invert ? TOK_INVERT : 0;
     return rc ? rc : add(r, at, s, pattern, "");
 }
@@ -295,7 +295,7 @@ static int read_split(struct hf_reader *r, const struct hf_at *at)
 static int read_delimiter(struct hf_reader *r, const struct hf_at *at)
 {
     const char *text = NULL;
-    int rc = hf_text(at, "delimiter", &text, r->e);
+    int rc = hf_at_text(at, "delimiter", &text, r->e);
     if (!rc && (!text || !text[0]))
         rc = err_set(r->e, ERR_FORMAT, "%s: no delimiter", at->where);
     return rc ? rc
@@ -305,7 +305,7 @@ static int read_delimiter(struct hf_reader *r, const struct hf_at *at)
 static int read_digits(struct hf_reader *r, const struct hf_at *at)
 {
     bool alone = false;
-    int rc = hf_bool(at, "individual_digits", &alone, r->e);
+    int rc = hf_at_bool(at, "individual_digits", &alone, r->e);
     return rc ? rc : add_kind(r, at, TOK_DIGITS, alone ? TOK_SPLIT : 0);
 }
 
@@ -336,7 +336,7 @@ static int read_pre(struct hf_reader *r, const struct hf_at *at, const char *typ
         return read_punctuation(r, at);
     if (strcmp(type, "BertPreTokenizer") == 0)
         return add_kind(r, at, TOK_BERT_SPLIT, 0);
-    return hf_refuse(at, "the pre-tokenizer", type, r->e);
+    return hf_at_refuse(at, "the pre-tokenizer", type, r->e);
 }
 
 /* ---- decoders ---- */
@@ -345,11 +345,11 @@ static int read_dec_strip(struct hf_reader *r, const struct hf_at *at)
 {
     const char *text = " ";
     uint32_t start = 0, stop = 0;
-    int rc = hf_text(at, "content", &text, r->e);
+    int rc = hf_at_text(at, "content", &text, r->e);
     if (!rc)
-        rc = hf_u32(at, "start", &start, r->e);
+        rc = hf_at_u32(at, "start", &start, r->e);
     if (!rc)
-        rc = hf_u32(at, "stop", &stop, r->e);
+        rc = hf_at_u32(at, "stop", &stop, r->e);
     if (!rc && stop)
         rc = err_set(r->e, ERR_FORMAT,
                      "%s.stop: only 0 is supported: a text's end is not known while it streams",
@@ -363,9 +363,9 @@ static int read_dec_word_piece(struct hf_reader *r, const struct hf_at *at)
 {
     const char *prefix = "##";
     bool cleanup = true;
-    int rc = hf_text(at, "prefix", &prefix, r->e);
+    int rc = hf_at_text(at, "prefix", &prefix, r->e);
     if (!rc)
-        rc = hf_bool(at, "cleanup", &cleanup, r->e);
+        rc = hf_at_bool(at, "cleanup", &cleanup, r->e);
     struct tok_step s = {.kind = TOK_DEC_WORDPIECE, .flags = cleanup ? TOK_CLEANUP : 0};
     return rc ? rc : add(r, at, s, prefix, "");
 }
@@ -374,7 +374,7 @@ static int read_decoder(struct hf_reader *r, const struct hf_at *at, const char 
 {
     /* What comes out of ByteLevel is one text; no later decoder sees tokens. */
     if (r->t->n_steps && r->t->steps[r->t->n_steps - 1].kind == TOK_DEC_BYTE_LEVEL)
-        return hf_refuse(at, "behind ByteLevel, the decoder", type, r->e);
+        return hf_at_refuse(at, "behind ByteLevel, the decoder", type, r->e);
     if (strcmp(type, "ByteLevel") == 0)
         return add_kind(r, at, TOK_DEC_BYTE_LEVEL, 0);
     if (strcmp(type, "Metaspace") == 0)
@@ -389,7 +389,7 @@ static int read_decoder(struct hf_reader *r, const struct hf_at *at, const char 
         return read_replace(r, at, TOK_DEC_REPLACE);
     if (strcmp(type, "WordPiece") == 0)
         return read_dec_word_piece(r, at);
-    return hf_refuse(at, "the decoder", type, r->e);
+    return hf_at_refuse(at, "the decoder", type, r->e);
 }
 
 /* ---- sequences ---- */
@@ -401,8 +401,8 @@ static int read_nested(struct hf_reader *r, const struct hf_at *at, const char *
 {
     const char *type = NULL;
     if (!json_is_object(at->v))
-        return hf_expected(at, "an object", r->e);
-    int rc = hf_text(at, "type", &type, r->e);
+        return hf_at_expected(at, "an object", r->e);
+    int rc = hf_at_text(at, "type", &type, r->e);
     if (rc)
         return rc;
     if (!type)
@@ -412,11 +412,11 @@ static int read_nested(struct hf_reader *r, const struct hf_at *at, const char *
     if (depth == MAX_NESTING)
         return err_set(r->e, ERR_FORMAT, "%s: more than %d sequences in each other", at->where,
                        MAX_NESTING);
-    struct hf_at list = hf_get(at, list_key);
+    struct hf_at list = hf_at_get(at, list_key);
     if (!json_is_array(list.v))
-        return hf_expected(&list, "an array", r->e);
+        return hf_at_expected(&list, "an array", r->e);
     for (size_t i = 0; i < json_array_size(list.v) && !rc; i++) {
-        struct hf_at item = hf_item(&list, i);
+        struct hf_at item = hf_at_item(&list, i);
         rc = read_nested(r, &item, list_key, read, depth + 1);
     }
     return rc;
@@ -431,7 +431,7 @@ int hf_read_steps(struct hf_reader *r)
                  {"pre_tokenizer", "pretokenizers", read_pre},
                  {"decoder", "decoders", read_decoder}};
     for (size_t i = 0; i < sizeof PARTS / sizeof PARTS[0]; i++) {
-        struct hf_at at = hf_get(&r->top, PARTS[i].key);
+        struct hf_at at = hf_at_get(&r->top, PARTS[i].key);
         int rc = 0;
         if (at.v)
             rc = read_nested(r, &at, PARTS[i].list, PARTS[i].read, 0);

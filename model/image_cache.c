@@ -1,6 +1,7 @@
 /* image_cache.c - see image.h: which images a cache folder holds, and which of them leave. */
 #include "model/image.h"
 
+#include "base/file.h"
 #include "model/image_file.h"
 
 #include <dirent.h>
@@ -43,6 +44,31 @@ static int entry_order(const void *a, const void *b)
                                      : memcmp(x->digest, y->digest, SHA256_BYTES);
 }
 
+/* Columns of the image for shards (image_derived.h) count and leave with it. */
+static bool is_derived(const char *name)
+{
+    return strncmp(name, "tp-", 3) == 0;
+}
+
+/* Visit them: add up their bytes, or remove them. */
+static void derived_visit(struct entry *x, const char *dir_path, bool remove_them)
+{
+    DIR *dir = opendir(dir_path);
+    struct dirent *d;
+    while (dir && (d = readdir(dir))) {
+        char path[PATH_MAX];
+        if (!is_derived(d->d_name) ||
+            path_join(path, sizeof path, NULL, "%s/%s", dir_path, d->d_name) != 0)
+            continue;
+        if (remove_them)
+            unlink(path);
+        else
+            entry_add_file(x, path);
+    }
+    if (dir)
+        closedir(dir);
+}
+
 /* All folders named by a digest, at most max. */
 static int scan(const char *cache_dir, struct entry *entries, uint32_t max, uint32_t *count,
                 struct err *e)
@@ -60,6 +86,7 @@ static int scan(const char *cache_dir, struct entry *entries, uint32_t max, uint
             continue;
         entry_add_file(&x, p.image);
         entry_add_file(&x, p.part);
+        derived_visit(&x, p.dir, false);
         entries[(*count)++] = x;
     }
     closedir(dir);
@@ -81,6 +108,7 @@ static bool entry_remove(const char *cache_dir, const struct entry *x)
         close(fd);
     }
     if (gone) {
+        derived_visit(NULL, p.dir, true);
         unlink(p.part);
         unlink(p.lock);
         rmdir(p.dir);

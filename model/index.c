@@ -28,7 +28,7 @@ static const struct tensor_type_info TYPES[] = {
     {TENSOR_Q5_0, "Q5_0", 32, 22},   {TENSOR_Q5_1, "Q5_1", 32, 24},
     {TENSOR_Q8_0, "Q8_0", 32, 34},   {TENSOR_Q4_K, "Q4_K", 256, 144},
     {TENSOR_Q5_K, "Q5_K", 256, 176}, {TENSOR_Q6_K, "Q6_K", 256, 210},
-    {TENSOR_BF16, "BF16", 1, 2},
+    {TENSOR_BF16, "BF16", 1, 2},     {TENSOR_F8_E4M3, "F8_E4M3", 32, 36},
 };
 
 const struct tensor_type_info *tensor_type_info(int type)

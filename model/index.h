@@ -25,7 +25,11 @@ enum {
     INDEX_MAX_BYTES = 64 << 20,
 };
 
-/* Numbers as in GGUF (ggml_type): stable, never reused. */
+/* Numbers as in GGUF (ggml_type), from 1000 on our own: stable, never reused. Layouts: model/blocks.h.
+ *
+ * F8_E4M3 keeps 8-bit floats as safetensors files bring them: 32 weights of e4m3fn (sign, 4 exponent bits of bias 7, 3 of
+ * fraction, no infinity) behind their scale as a binary32, 36 bytes. The file's scales, one a tensor, one a row (channel) or
+ * one for 128 x 128 weights, are repeated in every block, so that a row means the same wherever it is cut. */
 enum tensor_type {
     TENSOR_F32 = 0,
     TENSOR_F16 = 1,
@@ -38,6 +42,7 @@ enum tensor_type {
     TENSOR_Q5_K = 13,
     TENSOR_Q6_K = 14,
     TENSOR_BF16 = 30,
+    TENSOR_F8_E4M3 = 1000,
 };
 struct tensor_type_info {
     int type;

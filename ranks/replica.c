@@ -1,9 +1,12 @@
 /* replica.c - see replica.h. */
-#include "ranks/replica.h"
+#include "ranks/replica_internal.h"
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "engine/coll_shm.h"
+#include "ranks/engine_start.h"
 #include "ranks/patience.h"
+#include "ranks/shard.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -12,43 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-enum {
-    RECORD_MAX_BYTES = RING_MAX_RECORD,
-    STDIO_FDS = 3,
-};
-
-struct live_attempt {
-    struct attempt attempt;
-    uint32_t position; /* next one expected */
-};
-
-struct replica {
-    struct replica_host host;
-    struct msg_assign assign;
-    char image_path[1024];
-    uint32_t n_threads;
-    uint8_t state;
-    uint32_t incarnation;
-    struct channel *channel;
-    uv_process_t process;
-    bool process_open; /* handle is open: not reaped or not closed yet */
-    bool alive;        /* the process runs */
-    uv_poll_t poll;
-    bool poll_open;
-    bool stopping, destroying, held, hung;
-    uint64_t ticked_us,
-        resumed_us; /* resumed: when this process went on after a pause of its own */
-    uint64_t started_us, restart_at_us;
-    uint64_t moved_us, n_steps; /* when it last did something for its attempts: a record, a step */
-    uint64_t deaths_us[REPLICA_MAX_DEATHS];
-    char last_words[MSG_TEXT_BYTES]; /* of the engine, or why it was killed */
-    char trouble[MSG_TEXT_BYTES];
-    struct msg_engine_ready ready;
-    uint32_t n_attempts;
-    struct live_attempt attempts[REPLICA_MAX_ATTEMPTS];
-    struct buf record;
-};
 
 static bool same_attempt(const struct attempt *a, const struct attempt *b)
 {
@@ -84,13 +50,15 @@ static void start(struct replica *r);
 
 static void free_replica(struct replica *r)
 {
+    replica_segment_close(r);
+    shard_destroy(r->shard);
     buf_fini(&r->record);
     free(r);
 }
 
-static void maybe_free(struct replica *r)
+void replica_maybe_free(struct replica *r)
 {
-    if (r->destroying && !r->process_open && !r->poll_open)
+    if (r->destroying && !r->process_open && !r->poll_open && !r->side_open)
         free_replica(r);
 }
 
@@ -100,14 +68,21 @@ static void on_poll_closed(uv_handle_t *h)
     channel_destroy(r->channel);
     r->channel = NULL;
     r->poll_open = false;
-    maybe_free(r);
+    replica_maybe_free(r);
+}
+
+static void close_polls(struct replica *r)
+{
+    if (r->poll_open && !uv_is_closing((uv_handle_t *)&r->poll))
+        uv_close((uv_handle_t *)&r->poll, on_poll_closed);
+    replica_side_close(r);
 }
 
 static void on_process_closed(uv_handle_t *h)
 {
     struct replica *r = h->data;
     r->process_open = false;
-    maybe_free(r);
+    replica_maybe_free(r);
 }
 
 /* Every running attempt ends with a typed error: the router decides what the client sees. */
@@ -150,10 +125,11 @@ static void on_engine_exit(uv_process_t *p, int64_t status, int signal)
     if (r->poll_open)
         drain_records(r); /* what it said before it died still counts */
     uv_close((uv_handle_t *)p, on_process_closed);
-    if (r->poll_open && !uv_is_closing((uv_handle_t *)&r->poll))
-        uv_close((uv_handle_t *)&r->poll, on_poll_closed);
+    close_polls(r);
     if (r->stopping) {
-        maybe_free(r);
+        if (r->shard)
+            shard_ended(r->shard, "it was stopped");
+        replica_maybe_free(r);
         return;
     }
     char why[MSG_TEXT_BYTES];
@@ -164,6 +140,14 @@ static void on_engine_exit(uv_process_t *p, int64_t status, int signal)
     log_error("replica: %s", why);
     snprintf(r->trouble, sizeof r->trouble, "%s", why);
     fail_attempts(r, why);
+    if (r->shard)
+        shard_ended(r->shard, why);
+    replica_segment_close(r);
+    if (r->shard && !shard_is_leader(r->shard)) { /* its leader counts the deaths */
+        r->restart_at_us = clock_now_us();
+        set_state(r, REPLICA_FAILED);
+        return;
+    }
     plan_restart(r, clock_now_us());
 }
 
@@ -247,81 +231,85 @@ static void on_channel(uv_poll_t *p, int status, int events)
         drain_records(r);
 }
 
-static int spawn(struct replica *r, const int fds[CHANNEL_FDS], struct err *e)
+int replica_poll_open(struct replica *r, struct channel *c, uv_poll_t *poll, uv_poll_cb cb,
+                      struct err *e)
 {
-    char ppid[16], n_fds[16], deployment[16], number[16], epoch[24], n_ctx[16], n_slots[16],
-        n_threads[16];
-    snprintf(ppid, sizeof ppid, "%d", (int)getpid());
-    snprintf(n_fds, sizeof n_fds, "%d", STDIO_FDS + CHANNEL_FDS);
-    snprintf(deployment, sizeof deployment, "%u", r->assign.deployment);
-    snprintf(number, sizeof number, "%u", r->assign.replica);
-    snprintf(epoch, sizeof epoch, "%llu", (unsigned long long)r->assign.epoch);
-    snprintf(n_ctx, sizeof n_ctx, "%u", r->assign.n_ctx);
-    snprintf(n_slots, sizeof n_slots, "%u", r->assign.n_slots);
-    snprintf(n_threads, sizeof n_threads, "%u", r->n_threads);
-    char *engine = (char *)r->host.engine_path; /* libuv's argv is not const */
-    char *argv[] = {engine,      "--stub",      ppid,
-                    n_fds,       "--",          engine,
-                    "--serve",   "--kind",      r->assign.engine,
-                    "--image",   r->image_path, "--deployment",
-                    deployment,  "--replica",   number,
-                    "--epoch",   epoch,         "--ctx",
-                    n_ctx,       "--slots",     n_slots,
-                    "--threads", n_threads,     NULL};
-    uv_stdio_container_t stdio[STDIO_FDS + CHANNEL_FDS];
-    stdio[0].flags = UV_IGNORE;
-    for (int i = 1; i < STDIO_FDS; i++) {
-        stdio[i].flags = UV_INHERIT_FD;
-        stdio[i].data.fd = 2;
-    }
-    for (int i = 0; i < CHANNEL_FDS; i++) {
-        stdio[STDIO_FDS + i].flags = UV_INHERIT_FD;
-        stdio[STDIO_FDS + i].data.fd = fds[i];
-    }
-    uv_process_options_t o = {.file = engine,
-                              .args = argv,
-                              .exit_cb = on_engine_exit,
-                              .stdio = stdio,
-                              .stdio_count = STDIO_FDS + CHANNEL_FDS};
-    int rc = uv_spawn(r->host.loop, &r->process, &o);
+    int rc = uv_poll_init(r->host.loop, poll, channel_fd(c));
+    if (rc)
+        return err_set(e, ERR_SYS, "watching an engine's channel: %s", uv_strerror(rc));
+    poll->data = r;
+    uv_poll_start(poll, UV_READABLE, cb);
+    return 0;
+}
+
+static int connect_and_spawn(struct replica *r, struct err *e)
+{
+    int fds[2 * CHANNEL_FDS], n_more = 0;
+    bool shared = false;
+    int rc = channel_create(&r->channel, fds, e);
+    if (!rc)
+        rc = replica_poll_open(r, r->channel, &r->poll, on_channel, e);
+    r->poll_open = !rc;
+    if (!rc && r->shard)
+        rc = replica_shards_connect(r, fds + CHANNEL_FDS, &n_more, &shared, e);
+    if (rc)
+        return rc;
+    struct engine_start o = {.engine_path = r->host.engine_path,
+                             .image_path = r->image_path,
+                             .assign = &r->assign,
+                             .n_threads = r->n_threads,
+                             .gang = r->shard ? shard_gang(r->shard) : 0,
+                             .shared_segment = shared,
+                             .fds = fds,
+                             .n_fds = CHANNEL_FDS + n_more,
+                             .on_exit = on_engine_exit};
+    rc = engine_start(r->host.loop, &r->process, &o, e);
     r->process.data = r;
     r->process_open = true; /* the handle is initialised even when the spawn failed */
-    if (rc) {
+    r->alive = !rc;
+    if (rc)
         uv_close((uv_handle_t *)&r->process, on_process_closed);
-        return err_set(e, ERR_SYS, "cannot start %s: %s", engine, uv_strerror(rc));
-    }
-    r->alive = true;
-    return 0;
+    return rc;
 }
 
 static void start(struct replica *r)
 {
     struct err e = ERR_INIT;
-    int fds[CHANNEL_FDS];
-    if (r->process_open || r->poll_open)
+    if (r->process_open || r->poll_open || r->side_open)
         return; /* the old one's handles are still closing: the next tick tries again */
-    r->restart_at_us = 0;
-    r->last_words[0] = 0;
-    r->hung = false;
-    r->incarnation++;
     r->started_us = clock_now_us();
-    int rc = channel_create(&r->channel, fds, &e);
-    if (!rc) {
-        uv_poll_init(r->host.loop, &r->poll, channel_fd(r->channel));
-        r->poll.data = r;
-        r->poll_open = true;
-        uv_poll_start(&r->poll, UV_READABLE, on_channel);
-        rc = spawn(r, fds, &e);
-        if (rc)
-            uv_close((uv_handle_t *)&r->poll, on_poll_closed);
-    }
-    if (rc) {
-        log_error("replica: %u: %s", r->assign.replica, e.text);
-        snprintf(r->trouble, sizeof r->trouble, "%s", e.text);
-        plan_restart(r, r->started_us);
+    if (r->shard && !shard_may_start(r->shard, r->started_us)) {
+        if (!r->restart_at_us)
+            r->restart_at_us = r->started_us; /* and again */
         return;
     }
-    set_state(r, REPLICA_LOADING);
+    r->restart_at_us = 0;
+    r->last_words[0] = 0;
+    r->hung = r->said_awaited = false;
+    r->incarnation++;
+    if (r->shard)
+        shard_started(r->shard, r->started_us);
+    if (!connect_and_spawn(r, &e)) {
+        set_state(r, REPLICA_LOADING);
+        return;
+    }
+    log_error("replica: %u: %s", r->assign.replica, e.text);
+    snprintf(r->trouble, sizeof r->trouble, "%s", e.text);
+    if (!r->poll_open) {
+        channel_destroy(r->channel);
+        r->channel = NULL;
+    }
+    if (!r->side_open) {
+        channel_destroy(r->side);
+        r->side = NULL;
+    }
+    close_polls(r);
+    if (r->shard)
+        shard_ended(r->shard, e.text);
+    if (r->shard && !shard_is_leader(r->shard))
+        r->restart_at_us = r->started_us;
+    else
+        plan_restart(r, r->started_us);
 }
 
 int replica_create(struct replica **out, const struct replica_host *host,
@@ -333,7 +321,12 @@ int replica_create(struct replica **out, const struct replica_host *host,
         return err_set(e, ERR_NOMEM, "no memory for replica %u", a->replica);
     r->host = *host;
     r->assign = *a;
-    r->assign.peers = NULL; /* borrowed from the message; a gang of one has none */
+    r->assign.peers = NULL; /* borrowed from the message */
+    r->segment = -1;
+    if (a->n_shards > 1 && shard_create(&r->shard, a, replica_tell_word, r, e)) {
+        free(r);
+        return ERR_NOMEM;
+    }
     r->n_threads = n_threads;
     snprintf(r->image_path, sizeof r->image_path, "%s", image_path);
     buf_init(&r->record, RECORD_MAX_BYTES);
@@ -385,9 +378,9 @@ void replica_destroy(struct replica *r)
     fail_attempts(r, "the replica was taken off this node");
     replica_kill(r);
     r->destroying = true;
-    if (!r->alive && r->poll_open && !uv_is_closing((uv_handle_t *)&r->poll))
-        uv_close((uv_handle_t *)&r->poll, on_poll_closed);
-    maybe_free(r);
+    if (!r->alive)
+        close_polls(r);
+    replica_maybe_free(r);
 }
 
 /* Time in which this process was stopped (a suspended job, a frozen machine) does not count: its engine was, too. */
@@ -403,6 +396,8 @@ void replica_tick(struct replica *r, uint64_t now_us)
     r->ticked_us = now_us;
     if (r->stopping || r->held)
         return;
+    if (r->shard)
+        replica_gang_tick(r, now_us);
     if (r->restart_at_us && now_us >= r->restart_at_us) {
         start(r);
         return;
@@ -511,4 +506,9 @@ uint32_t replica_number(const struct replica *r)
 uint64_t replica_epoch(const struct replica *r)
 {
     return r->assign.epoch;
+}
+
+uint32_t replica_shard(const struct replica *r)
+{
+    return r->assign.shard;
 }

@@ -33,6 +33,10 @@ struct replica_host { /* what a replica needs of its worker */
     /* Step entries, one section, to split by router; in the buffer of the channel, valid during the call. */
     void (*steps)(void *ctx, struct replica *r, const uint8_t *body, size_t n);
     void (*changed)(void *ctx, struct replica *r); /* state changed: tell the world at once */
+    /* To the worker of another shard of the gang (our own, too): MSG_GANG, MSG_SHARD. */
+    void (*tell)(void *ctx, struct replica *r, uint32_t member, uint16_t type, const struct buf *b);
+    /* The descriptor of the gang's shared memory, which the leader on this node holds; -1: none (yet). */
+    int (*segment)(void *ctx, const struct replica *r);
     /* An attempt ends here without the engine's word. code, text: for a typed error. */
     void (*refuse)(void *ctx, struct replica *r, const struct attempt *a, uint32_t position,
                    uint8_t finish, int code, const char *text);
@@ -58,5 +62,14 @@ bool replica_is_gone(const struct replica *r);
 uint32_t replica_deployment(const struct replica *r);
 uint32_t replica_number(const struct replica *r);
 uint64_t replica_epoch(const struct replica *r);
+uint32_t replica_shard(const struct replica *r);
+
+/* --- gangs (ranks/shard.h): replicas of several shards ------------------------------------------------------ */
+void replica_gang_word(struct replica *r, uint32_t from_member, const struct msg_gang *m);
+/* Bytes for this shard's engine, whole as they came. */
+void replica_shard_bytes(struct replica *r, uint32_t from_member, const struct msg_shard *m,
+                         const uint8_t *body, size_t n);
+void replica_member_lost(struct replica *r, uint32_t member);
+int replica_segment(const struct replica *r); /* of a leader: the descriptor, -1: none */
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "engine/coll_shm.h"
 #include "ranks/beats.h"
 #include "ranks/frames.h"
 #include "ranks/replica.h"
@@ -19,6 +20,11 @@ enum {
     LOOP_CORES = 2,
 };
 
+struct pending {
+    struct msg_assign assign; /* its peers are the ones here */
+    uint8_t peers[4 * COLL_MAX_SHARDS];
+};
+
 struct worker {
     struct daemon *d;
     struct beats *beats;   /* owned */
@@ -26,7 +32,7 @@ struct worker {
     struct store *store;   /* owned */
     struct replica *replicas[MSG_MAX_REPLICAS];
     uint32_t n_replicas;
-    struct msg_assign pending[PENDING_MAX];
+    struct pending pending[PENDING_MAX];
     uint32_t n_pending;
     char engine_path[RUNDIR_PATH_BYTES + 32];
 };
@@ -34,9 +40,10 @@ struct worker {
 static void fill_beat(void *ctx, struct msg_heartbeat *h)
 {
     const struct worker *w = ctx;
-    h->n_replicas = w->n_replicas;
+    h->n_replicas = 0;
     for (uint32_t i = 0; i < w->n_replicas; i++)
-        replica_load(w->replicas[i], &h->replicas[i]);
+        if (replica_shard(w->replicas[i]) == 0) /* the one that speaks for its gang */
+            replica_load(w->replicas[i], &h->replicas[h->n_replicas++]);
 }
 
 /* --- replicas --------------------------------------------------------------------------------------------- */
@@ -85,13 +92,68 @@ static void on_changed(void *ctx, struct replica *r)
     tell_trouble(w, r);
 }
 
-static struct replica *find_replica(struct worker *w, uint32_t deployment, uint32_t number)
+static struct replica *find_shard(struct worker *w, uint32_t deployment, uint32_t number,
+                                  uint32_t shard)
 {
     for (uint32_t i = 0; i < w->n_replicas; i++)
         if (replica_deployment(w->replicas[i]) == deployment &&
-            replica_number(w->replicas[i]) == number)
+            replica_number(w->replicas[i]) == number && replica_shard(w->replicas[i]) == shard)
             return w->replicas[i];
     return NULL;
+}
+
+static struct replica *find_replica(struct worker *w, uint32_t deployment, uint32_t number)
+{
+    return find_shard(w, deployment, number, 0);
+}
+
+/* --- gangs ------------------------------------------------------------------------------------------------ */
+
+static void take_gang(struct worker *w, uint32_t member, const uint8_t *body, size_t n)
+{
+    struct msg_gang m;
+    struct err e = ERR_INIT;
+    if (msg_gang_get(&m, body, n, &e)) {
+        log_warn("worker: dropped a word from member %u: %s", member, e.text);
+        return;
+    }
+    for (uint32_t i = 0; i < w->n_replicas; i++) {
+        struct replica *r = w->replicas[i];
+        if (replica_deployment(r) == m.name.deployment && replica_number(r) == m.name.replica)
+            replica_gang_word(r, member, &m);
+    }
+}
+
+static void take_shard(struct worker *w, uint32_t member, const uint8_t *body, size_t n)
+{
+    struct msg_shard m;
+    struct err e = ERR_INIT;
+    if (msg_shard_get(&m, body, n, &e)) {
+        log_warn("worker: dropped bytes from member %u: %s", member, e.text);
+        return;
+    }
+    struct replica *r = find_shard(w, m.name.deployment, m.name.replica, m.to);
+    if (r)
+        replica_shard_bytes(r, member, &m, body, n);
+}
+
+static void on_tell(void *ctx, struct replica *r, uint32_t member, uint16_t type,
+                    const struct buf *b)
+{
+    struct worker *w = ctx;
+    if (member != w->d->rank)
+        daemon_send(w->d, member, type, b);
+    else if (type == MSG_GANG)
+        take_gang(w, member, b->data, b->len);
+    else
+        take_shard(w, member, b->data, b->len);
+}
+
+static int on_segment(void *ctx, const struct replica *r)
+{
+    struct worker *w = ctx;
+    const struct replica *leader = find_replica(w, replica_deployment(r), replica_number(r));
+    return leader ? replica_segment(leader) : -1;
 }
 
 /* Cores this process may use, divided among the engines of the node. */
@@ -109,7 +171,8 @@ static void take_unassign(struct worker *w, const struct msg_assign *a)
 {
     for (uint32_t i = 0; i < w->n_replicas; i++) {
         if (replica_deployment(w->replicas[i]) != a->deployment ||
-            replica_number(w->replicas[i]) != a->replica)
+            replica_number(w->replicas[i]) != a->replica ||
+            replica_shard(w->replicas[i]) != a->shard)
             continue;
         if (replica_epoch(w->replicas[i]) > a->epoch)
             return;
@@ -131,6 +194,8 @@ static void start_replica(struct worker *w, const struct msg_assign *a, uint32_t
                                     1000000ull * w->d->config->models[0].step_timeout_s,
                                 .steps = on_steps,
                                 .changed = on_changed,
+                                .tell = on_tell,
+                                .segment = on_segment,
                                 .refuse = on_refuse};
     uint32_t n_threads = a->n_threads ? a->n_threads : threads_share(w, n_engines);
     take_unassign(w, a); /* an older epoch of it gives way */
@@ -153,34 +218,42 @@ static void start_pending(struct worker *w)
         return;
     uint32_t n_engines = w->n_replicas + w->n_pending;
     for (uint32_t i = 0; i < w->n_pending; i++)
-        if (memcmp(w->pending[i].digest, store_digest(w->store), SHA256_BYTES) == 0)
-            start_replica(w, &w->pending[i], n_engines);
+        if (memcmp(w->pending[i].assign.digest, store_digest(w->store), SHA256_BYTES) == 0)
+            start_replica(w, &w->pending[i].assign, n_engines);
         else
             log_error("worker: replica %u asks for a pack that was not prepared here",
-                      w->pending[i].replica);
+                      w->pending[i].assign.replica);
     w->n_pending = 0;
 }
 
 static void take_assign(struct worker *w, const struct msg_assign *a)
 {
-    struct replica *old = find_replica(w, a->deployment, a->replica);
+    struct replica *old = find_shard(w, a->deployment, a->replica, a->shard);
     if (old && replica_epoch(old) >= a->epoch)
         return;
-    for (uint32_t i = 0; i < w->n_pending; i++)
-        if (w->pending[i].deployment == a->deployment && w->pending[i].replica == a->replica) {
-            if (w->pending[i].epoch < a->epoch)
-                w->pending[i] = *a;
-            w->pending[i].peers = NULL;
-            return;
-        }
-    if (w->n_pending == PENDING_MAX) {
+    if (a->n_shards > COLL_MAX_SHARDS) {
+        log_error("worker: replica %u has %u shards, at most %d are possible", a->replica,
+                  a->n_shards, COLL_MAX_SHARDS);
+        return;
+    }
+    struct pending *p = w->pending;
+    while (p < w->pending + w->n_pending &&
+           (p->assign.deployment != a->deployment || p->assign.replica != a->replica ||
+            p->assign.shard != a->shard))
+        p++;
+    bool is_new = p == w->pending + w->n_pending;
+    if (is_new && w->n_pending == PENDING_MAX) {
         log_error("worker: more than %d assignments wait, replica %u is dropped", PENDING_MAX,
                   a->replica);
         return;
     }
-    w->pending[w->n_pending] = *a;
-    w->pending[w->n_pending].peers = NULL;
-    w->n_pending++;
+    if (!is_new && p->assign.epoch >= a->epoch)
+        return;
+    p->assign = *a;
+    p->assign.peers = p->peers;
+    if (a->n_peers <= COLL_MAX_SHARDS && a->n_peers)
+        memcpy(p->peers, a->peers, 4 * (size_t)a->n_peers);
+    w->n_pending += is_new;
     /* All assignments of a node come in a row: they start together at the next tick, when the share of cores is known. */
 }
 
@@ -297,6 +370,10 @@ void worker_message(struct worker *w, uint32_t member, uint16_t type, const uint
         take_submit(w, member, body, n);
     } else if (type == MSG_CANCEL && role == ROLE_ROUTER) {
         take_cancel(w, member, body, n);
+    } else if (type == MSG_GANG && role == ROLE_WORKER) {
+        take_gang(w, member, body, n);
+    } else if (type == MSG_SHARD && role == ROLE_WORKER) {
+        take_shard(w, member, body, n);
     } else if (type == MSG_HEARTBEAT && role == ROLE_WORKER) {
         beats_take(w->beats, member, body, n);
     } else if (type == MSG_HEARTBEATS && role == ROLE_WORKER) {
@@ -311,6 +388,8 @@ void worker_message(struct worker *w, uint32_t member, uint16_t type, const uint
 void worker_lost(struct worker *w, uint32_t member)
 {
     beats_lost(w->beats, member);
+    for (uint32_t i = 0; i < w->n_replicas; i++)
+        replica_member_lost(w->replicas[i], member);
     if (w->d->members[member].role != ROLE_ROUTER)
         return;
     for (uint32_t i = 0; i < w->n_replicas; i++)

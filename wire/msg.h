@@ -31,6 +31,9 @@ enum msg_type {
     MSG_UNASSIGN = 21, /* scheduler → worker: stop it */
     MSG_SERVICE = 22,  /* scheduler → routers: service state and progress */
     MSG_MODEL = 23,    /* scheduler → routers and workers: a pack's index and meta */
+    /* gangs: replicas of several shards */
+    MSG_GANG = 24,  /* worker → worker: start or end your shards of this replica */
+    MSG_SHARD = 25, /* engine → worker → worker → engine: bytes from one shard to another */
     /* weights */
     MSG_HAVE = 30,  /* worker → scheduler: have-bits of a digest, at start and after each round */
     MSG_ROUND = 31, /* scheduler → workers: a broadcast round: who takes part, what is missing */
@@ -146,17 +149,51 @@ struct msg_assign { /* also UNASSIGN, where only deployment, replica and epoch c
     uint32_t version;
     uint32_t replica;
     uint64_t epoch;
-    uint32_t shard, n_shards;
+    uint32_t shard, n_shards; /* n_shards = tp * pp; shard = stage * tp + its place in the stage */
+    uint32_t tp;              /* shards that share each layer; 0: 1 */
     uint8_t digest[SHA256_BYTES];
     char engine[16];    /* "cpu" */
     uint32_t n_ctx;     /* tokens of context a request may use */
     uint32_t n_slots;   /* requests at once */
     uint32_t n_threads; /* 0: the worker's share */
     uint32_t n_peers;
-    const uint8_t *peers; /* [n_peers] u32 member ids of the gang, little-endian */
+    const uint8_t *peers; /* [n_peers] u32 members, little-endian: which worker runs shard i */
 };
 void msg_assign_put(struct buf *b, const struct msg_assign *m);
 int msg_assign_get(struct msg_assign *m, const void *p, size_t n, struct err *e);
+
+/* What one shard of a replica says to another. `gang` counts the starts of the replica's shards together: bytes of an earlier start are dropped. */
+struct shard_name {
+    uint32_t deployment, replica;
+    uint64_t epoch, gang;
+};
+struct msg_shard {
+    struct shard_name name;
+    uint32_t from, to; /* shards */
+    uint64_t at;       /* bytes sent from `from` to `to` before these */
+    uint32_t n_bytes;
+    const uint8_t *bytes; /* at most MSG_MAX_SHARD_BYTES */
+};
+enum { MSG_MAX_SHARD_BYTES = 1 << 20 };
+void msg_shard_put(struct buf *b, const struct msg_shard *m);
+int msg_shard_get(struct msg_shard *m, const void *p, size_t n, struct err *e);
+
+/* Shard 0's worker leads a gang: it starts all shards once every other worker says that its shard can start, and when one has ended it
+ * ends all and starts them again. */
+enum gang_word {
+    GANG_START = 1, /* leader → `shard`: start as `gang` */
+    GANG_END = 2,   /* `shard` of `gang` ended, or is to end: the others too. text: why */
+    GANG_HERE =
+        3, /* `shard` → leader: no process of mine runs, I can start (said again and again while it is so) */
+};
+struct msg_gang {
+    struct shard_name name;
+    uint8_t word;   /* enum gang_word */
+    uint32_t shard; /* START: whom it is for; END, HERE: who says it */
+    char text[MSG_TEXT_BYTES];
+};
+void msg_gang_put(struct buf *b, const struct msg_gang *m);
+int msg_gang_get(struct msg_gang *m, const void *p, size_t n, struct err *e);
 
 enum service_state {
     SERVICE_STARTING = 1,
@@ -232,20 +269,20 @@ struct attempt {
     uint32_t generation;
 };
 
-/* 0 is off (or the neutral value) everywhere but where said otherwise. Definitions: engine/sampler.h. */
+/* 0 is off (or the neutral value) everywhere but where said otherwise. Definitions: engine/sampler.h. All floats are finite. */
 struct sampling {
     float temperature; /* 0: greedy */
     float top_p;       /* 0 or 1: off */
     uint32_t top_k;
     uint64_t seed; /* randomness is a function of (seed, position) */
     float min_p, typical_p;
-    float repetition_penalty; /* 0 or 1: off */
-    float frequency_penalty, presence_penalty;
-    uint32_t min_tokens;   /* no end-of-generation id before so many tokens */
-    uint8_t want_logprobs; /* each token comes with its log-probability … */
-    uint8_t n_top;         /* … and those of so many best, at most MSG_MAX_TOP_LOGPROBS */
-    uint8_t
-        want_prompt_logprobs; /* the same for the prompt's tokens, once, before the first token (echo) */
+    float repetition_penalty;                  /* 0 or 1: off */
+    float frequency_penalty, presence_penalty; /* may be negative */
+    uint32_t min_tokens;                       /* no end-of-generation id before so many tokens */
+    bool want_logprobs;                        /* each token comes with its log-probability … */
+    uint8_t n_top; /* … and those of so many best, at most MSG_MAX_TOP_LOGPROBS */
+    /* The same for the prompt's tokens, once, before the first token (echo). Of a replay: of none. */
+    bool want_prompt_logprobs;
 };
 enum { MSG_MAX_TOP_LOGPROBS = 20, MSG_MAX_BIAS = 1024, MSG_MAX_CONSTRAINT_BYTES = 1 << 20 };
 
@@ -277,13 +314,14 @@ struct msg_submit {
     uint32_t n_stop_ids;
     const uint8_t *stop_ids; /* [n_stop_ids] u32: end-of-generation ids */
     uint32_t n_bias;
-    const uint8_t *bias; /* [n_bias] u32 id, f32 added to its logit */
+    const uint8_t *bias; /* [n_bias] u32 id, f32 added to its logit, finite */
     uint8_t constraint;  /* enum constraint_kind */
     uint32_t constraint_bytes;
     const char *constraint_source; /* UTF-8, not NUL-terminated */
     uint32_t n_tokens;             /* prompt + log */
     const uint8_t *tokens;         /* [n_tokens] u32 */
 };
+enum { MSG_SUBMIT_FIXED_BYTES = 256 }; /* at least what is neither ids, bias nor source */
 void msg_submit_put(struct buf *b, const struct msg_submit *m);
 int msg_submit_get(struct msg_submit *m, const void *p, size_t n, struct err *e);
 
@@ -310,11 +348,37 @@ enum step_ext {
     EXT_ERROR = 1,           /* msg_text: code and text */
     EXT_LOGPROBS = 2,        /* msg_logprobs of the entry's tokens */
     EXT_PROMPT_LOGPROBS = 3, /* msg_logprobs of prompt tokens `first` … */
-    EXT_EMBEDDING =
-        4, /* u32 n, f32[n]: the normalised vector of a SUBMIT_EMBED, with FINISH_STOP */
+    EXT_EMBEDDING = 4,       /* msg_embedding: the vector of a SUBMIT_EMBED, with FINISH_STOP */
 };
-/* u32 first (index of the first token: in the answer, or in the prompt), u32 n; then for each token f32 log-probability (of the
- * unmodified distribution, as OpenAI gives it), u32 rank (0: the best), u8 n_top, and n_top times u32 id, f32 log-probability, best first. */
+
+struct token_logprob {
+    uint32_t id;
+    float
+        logprob; /* natural, of the unmodified distribution, as OpenAI gives it; finite, at most 0 */
+};
+struct msg_logprob { /* of one token */
+    float logprob;
+    uint32_t rank; /* tokens that were more likely; 0: the best */
+    uint32_t n_top;
+    struct token_logprob top[MSG_MAX_TOP_LOGPROBS]; /* best first */
+};
+/* EXT_LOGPROBS, EXT_PROMPT_LOGPROBS: first is the index of the first token, in the answer or in the prompt. Write `n` items behind
+ * the head. The getter walks: msg_logprobs_begin checks all, then msg_logprobs_next `count` times. */
+enum { MSG_LOGPROB_MAX_BYTES = 4 + 4 + 1 + 8 * MSG_MAX_TOP_LOGPROBS, MSG_LOGPROBS_PER_EXT = 512 };
+void msg_logprobs_begin_put(struct buf *b, uint32_t first, uint32_t n);
+void msg_logprob_put(struct buf *b, float logprob, uint32_t rank, uint32_t n_top,
+                     const struct token_logprob *top);
+int msg_logprobs_begin(struct rd *r, const void *p, size_t n, uint32_t *first, uint32_t *count,
+                       struct err *e);
+int msg_logprobs_next(struct rd *r, struct msg_logprob *m, struct err *e);
+
+struct msg_embedding {
+    uint32_t n;
+    const uint8_t *values; /* [n] f32, finite */
+};
+enum { MSG_MAX_EMBEDDING = 32767 };
+void msg_embedding_put(struct buf *b, const float *values, uint32_t n);
+int msg_embedding_get(struct msg_embedding *m, const void *p, size_t n, struct err *e);
 
 struct step_entry {
     struct attempt attempt;
@@ -355,6 +419,13 @@ static inline uint32_t u32_at(const uint8_t *p, size_t i)
 {
     p += 4 * i;
     return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+static inline float f32_at(const uint8_t *p, size_t i)
+{
+    uint32_t bits = u32_at(p, i);
+    float v;
+    memcpy(&v, &bits, sizeof v);
+    return v;
 }
 
 #endif

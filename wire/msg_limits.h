@@ -11,7 +11,8 @@ enum {
     MAX_META_BYTES = 64 << 20,  /* tokenizer, template, configuration */
     MAX_SEGMENTS = 1 << 20,     /* 8 TiB of 8 MiB segments */
     MAX_TENSORS = 1 << 16,
-    MAX_EXT_BYTES = 1 << 16,
+    MAX_EXT_BYTES =
+        1 << 17, /* an embedding of 32,767 numbers; 512 log-probabilities with 20 others each */
 };
 
 #endif

@@ -44,11 +44,21 @@ uint64_t msg_rd_u64(struct msg_rd *m, const char *field)
     return noted(m, rd_u64(&m->r), field);
 }
 
-float msg_rd_ratio(struct msg_rd *m, const char *field)
+float msg_rd_finite(struct msg_rd *m, const char *field)
 {
     float v = rd_f32(&m->r);
     note(m, field);
-    if (!isfinite(v) || v < 0) {
+    if (!isfinite(v)) {
+        msg_rd_fail(m, field);
+        return 0;
+    }
+    return v;
+}
+
+float msg_rd_ratio(struct msg_rd *m, const char *field)
+{
+    float v = msg_rd_finite(m, field);
+    if (v < 0) {
         msg_rd_fail(m, field);
         return 0;
     }

@@ -30,6 +30,8 @@ uint32_t msg_rd_u32(struct msg_rd *m, const char *field);
 uint64_t msg_rd_u64(struct msg_rd *m, const char *field);
 /* Finite and not negative. */
 float msg_rd_ratio(struct msg_rd *m, const char *field);
+/* Finite. */
+float msg_rd_finite(struct msg_rd *m, const char *field);
 /* One byte, 0 or 1. */
 bool msg_rd_flag(struct msg_rd *m, const char *field);
 /* One byte, first…last: an enum. */

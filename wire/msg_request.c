@@ -4,6 +4,8 @@
 #include "wire/msg_limits.h"
 #include "wire/msg_read.h"
 
+#include <math.h>
+
 enum {
     SECTION_BYTES = 4 + 4 + 8 + 8 + 4,
     SECTION_N_AT = SECTION_BYTES - 4,         /* n_entries is last, to be patched */
@@ -12,12 +14,24 @@ enum {
 _Static_assert(SECTION_BYTES == 28 && ENTRY_MIN_BYTES == 29, "frozen by PROTOCOL.md");
 _Static_assert(FINISH_NONE == 0 && FINISH_REFUSED == 6, "frozen by PROTOCOL.md");
 
+_Static_assert(SUBMIT_GENERATE == 0 && SUBMIT_EMBED == 1, "frozen by PROTOCOL.md");
+_Static_assert(CONSTRAINT_NONE == 0 && CONSTRAINT_GBNF == 5, "frozen by PROTOCOL.md");
+
 static void sampling_put(struct buf *b, const struct sampling *s)
 {
     buf_f32(b, s->temperature);
     buf_f32(b, s->top_p);
     buf_u32(b, s->top_k);
     buf_u64(b, s->seed);
+    buf_f32(b, s->min_p);
+    buf_f32(b, s->typical_p);
+    buf_f32(b, s->repetition_penalty);
+    buf_f32(b, s->frequency_penalty);
+    buf_f32(b, s->presence_penalty);
+    buf_u32(b, s->min_tokens);
+    buf_u8(b, s->want_logprobs);
+    buf_u8(b, s->n_top);
+    buf_u8(b, s->want_prompt_logprobs);
 }
 
 static void sampling_read(struct msg_rd *r, struct sampling *s)
@@ -26,6 +40,15 @@ static void sampling_read(struct msg_rd *r, struct sampling *s)
     s->top_p = msg_rd_ratio(r, "sampling.top_p");
     s->top_k = msg_rd_u32(r, "sampling.top_k");
     s->seed = msg_rd_u64(r, "sampling.seed");
+    s->min_p = msg_rd_ratio(r, "sampling.min_p");
+    s->typical_p = msg_rd_ratio(r, "sampling.typical_p");
+    s->repetition_penalty = msg_rd_ratio(r, "sampling.repetition_penalty");
+    s->frequency_penalty = msg_rd_finite(r, "sampling.frequency_penalty");
+    s->presence_penalty = msg_rd_finite(r, "sampling.presence_penalty");
+    s->min_tokens = msg_rd_u32(r, "sampling.min_tokens");
+    s->want_logprobs = msg_rd_flag(r, "sampling.want_logprobs");
+    s->n_top = msg_rd_enum(r, 0, MSG_MAX_TOP_LOGPROBS, "sampling.n_top");
+    s->want_prompt_logprobs = msg_rd_flag(r, "sampling.want_prompt_logprobs");
 }
 
 void msg_submit_put(struct buf *b, const struct msg_submit *m)
@@ -34,6 +57,9 @@ void msg_submit_put(struct buf *b, const struct msg_submit *m)
     buf_u32(b, m->deployment);
     buf_u32(b, m->replica);
     buf_u64(b, m->epoch);
+    buf_u8(b, m->kind);
+    buf_u8(b, m->priority);
+    buf_u32(b, m->tenant);
     sampling_put(b, &m->sampling);
     buf_u32(b, m->max_tokens);
     buf_u32(b, m->start);
@@ -41,7 +67,28 @@ void msg_submit_put(struct buf *b, const struct msg_submit *m)
     buf_u32(b, m->total_ms);
     buf_u8(b, m->ignore_eos);
     msg_put_array(b, m->stop_ids, m->n_stop_ids, MSG_MAX_STOP_IDS, 4);
+    msg_put_array(b, m->bias, m->n_bias, MSG_MAX_BIAS, 8);
+    buf_u8(b, m->constraint);
+    msg_put_array(b, (const uint8_t *)m->constraint_source, m->constraint_bytes,
+                  MSG_MAX_CONSTRAINT_BYTES, 1);
     msg_put_array(b, m->tokens, m->n_tokens, MSG_MAX_TOKENS, 4);
+}
+
+static void bias_read(struct msg_rd *r, struct msg_submit *m)
+{
+    m->bias = msg_rd_array(r, &m->n_bias, MSG_MAX_BIAS, 8, "bias");
+    for (uint32_t i = 0; i < m->n_bias; i++)
+        if (!isfinite(f32_at(m->bias, 2 * (size_t)i + 1)))
+            msg_rd_fail(r, "bias");
+}
+
+static void constraint_read(struct msg_rd *r, struct msg_submit *m)
+{
+    m->constraint = msg_rd_enum(r, CONSTRAINT_NONE, CONSTRAINT_GBNF, "constraint");
+    m->constraint_source = (const char *)msg_rd_array(
+        r, &m->constraint_bytes, MSG_MAX_CONSTRAINT_BYTES, 1, "constraint_source");
+    if (m->constraint <= CONSTRAINT_JSON_OBJECT && m->constraint_bytes)
+        msg_rd_fail(r, "constraint_source");
 }
 
 int msg_submit_get(struct msg_submit *m, const void *p, size_t n, struct err *e)
@@ -51,6 +98,9 @@ int msg_submit_get(struct msg_submit *m, const void *p, size_t n, struct err *e)
     m->deployment = msg_rd_u32(&r, "deployment");
     m->replica = msg_rd_u32(&r, "replica");
     m->epoch = msg_rd_u64(&r, "epoch");
+    m->kind = msg_rd_enum(&r, SUBMIT_GENERATE, SUBMIT_EMBED, "kind");
+    m->priority = msg_rd_u8(&r, "priority");
+    m->tenant = msg_rd_u32(&r, "tenant");
     sampling_read(&r, &m->sampling);
     m->max_tokens = msg_rd_u32(&r, "max_tokens");
     m->start = msg_rd_u32(&r, "start");
@@ -58,6 +108,8 @@ int msg_submit_get(struct msg_submit *m, const void *p, size_t n, struct err *e)
     m->total_ms = msg_rd_u32(&r, "total_ms");
     m->ignore_eos = msg_rd_flag(&r, "ignore_eos");
     m->stop_ids = msg_rd_array(&r, &m->n_stop_ids, MSG_MAX_STOP_IDS, 4, "stop_ids");
+    bias_read(&r, m);
+    constraint_read(&r, m);
     m->tokens = msg_rd_array(&r, &m->n_tokens, MSG_MAX_TOKENS, 4, "tokens");
     if (m->start > m->n_tokens) /* the log is a part of the tokens */
         msg_rd_fail(&r, "start");

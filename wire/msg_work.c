@@ -21,6 +21,7 @@ void msg_assign_put(struct buf *b, const struct msg_assign *m)
     buf_u64(b, m->epoch);
     buf_u32(b, m->shard);
     buf_u32(b, m->n_shards);
+    buf_u32(b, m->tp);
     buf_put(b, m->digest, sizeof m->digest);
     msg_put_str(b, m->engine, sizeof m->engine);
     buf_u32(b, m->n_ctx);
@@ -40,12 +41,17 @@ int msg_assign_get(struct msg_assign *m, const void *p, size_t n, struct err *e)
     m->n_shards = msg_rd_u32(&r, "n_shards");
     if (m->n_shards ? m->shard >= m->n_shards : m->shard != 0) /* UNASSIGN may leave both 0 */
         msg_rd_fail(&r, "shard");
+    m->tp = msg_rd_u32(&r, "tp");
+    if (m->tp && (!m->n_shards || m->n_shards % m->tp))
+        msg_rd_fail(&r, "tp");
     msg_rd_digest(&r, m->digest, "digest");
     msg_rd_str(&r, m->engine, sizeof m->engine, "engine");
     m->n_ctx = msg_rd_u32(&r, "n_ctx");
     m->n_slots = msg_rd_u32(&r, "n_slots");
     m->n_threads = msg_rd_u32(&r, "n_threads");
     m->peers = msg_rd_array(&r, &m->n_peers, MSG_MAX_MEMBERS, 4, "peers");
+    if (m->n_shards > 1 ? m->n_peers != m->n_shards : m->n_peers > 1)
+        msg_rd_fail(&r, "peers");
     return msg_rd_end(&r, e);
 }
 

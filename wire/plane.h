@@ -24,7 +24,7 @@
 #include <stdint.h>
 
 enum {
-    PLANE_PROTOCOL = 1,
+    PLANE_PROTOCOL = 2,
     PLANE_MAX_MESSAGE = 96 << 20,
     PLANE_MAX_QUEUED_BYTES = 128 << 20,
     PLANE_MESSAGE_COST = 128, /* about what an empty message takes in memory */

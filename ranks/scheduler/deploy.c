@@ -42,27 +42,39 @@ void sched_tell_model_to(struct sched *s, uint32_t member)
     sched_send_body(s, member, MSG_MODEL, at, n);
 }
 
+static void assign(struct sched *s, uint32_t replica, uint32_t shard)
+{
+    const uint32_t *nodes = s->shard_nodes + (size_t)replica * s->n_shards;
+    struct msg_assign a = {.deployment = 1,
+                           .version = 1,
+                           .replica = replica,
+                           .epoch = s->replicas[replica].epoch,
+                           .shard = shard,
+                           .n_shards = s->n_shards,
+                           .tp = s->wish.tp ? s->wish.tp : 1,
+                           .n_ctx = s->wish.n_ctx,
+                           .n_slots = s->wish.n_slots,
+                           .n_threads = s->wish.n_threads};
+    struct buf peers, b;
+    buf_init(&peers, 4 * MSG_MAX_MEMBERS);
+    buf_init(&b, PLANE_BODY_SMALL);
+    for (uint32_t i = 0; i < s->n_shards && s->n_shards > 1; i++)
+        buf_u32(&peers, s->nodes[nodes[i]].member);
+    a.n_peers = (uint32_t)(peers.len / 4);
+    a.peers = peers.data;
+    memcpy(a.digest, s->index.digest, sizeof a.digest);
+    snprintf(a.engine, sizeof a.engine, "%s", s->wish.engine);
+    msg_assign_put(&b, &a);
+    sched_send(s, s->nodes[nodes[shard]].member, MSG_ASSIGN, &b);
+    buf_fini(&b);
+    buf_fini(&peers);
+}
+
 void sched_assign_node(struct sched *s, uint32_t node)
 {
-    for (uint32_t r = 0; r < s->n_replicas; r++) {
-        if (s->replicas[r].node != node)
-            continue;
-        struct msg_assign a = {.deployment = 1,
-                               .version = 1,
-                               .replica = r,
-                               .epoch = s->replicas[r].epoch,
-                               .n_shards = 1,
-                               .n_ctx = s->wish.n_ctx,
-                               .n_slots = s->wish.n_slots,
-                               .n_threads = s->wish.n_threads};
-        memcpy(a.digest, s->index.digest, sizeof a.digest);
-        snprintf(a.engine, sizeof a.engine, "%s", s->wish.engine);
-        struct buf b;
-        buf_init(&b, PLANE_BODY_SMALL);
-        msg_assign_put(&b, &a);
-        sched_send(s, s->nodes[node].member, MSG_ASSIGN, &b);
-        buf_fini(&b);
-    }
+    for (uint32_t i = 0; i < s->n_replicas * s->n_shards; i++)
+        if (s->shard_nodes[i] == node)
+            assign(s, i / s->n_shards, i % s->n_shards);
 }
 
 /* Outcome for one node: complete (it gets its replicas) or failed (its replicas cannot come). */

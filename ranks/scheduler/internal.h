@@ -20,7 +20,7 @@ struct sched_node { /* a worker */
 };
 
 struct sched_replica {
-    uint32_t node; /* index into nodes */
+    uint32_t node; /* of shard 0, index into nodes */
     uint64_t epoch;
     uint8_t state; /* enum replica_state; 0: not heard of */
     char *trouble; /* owned: why it does not serve, as its worker said last; NULL: nothing */
@@ -47,6 +47,8 @@ struct sched {
     struct weights weights;
     /* the deployment */
     struct sched_replica *replicas; /* owned */
+    uint32_t *shard_nodes;          /* owned [n_replicas * n_shards]: index into nodes */
+    uint32_t n_shards;
     uint32_t n_replicas, n_min;
     /* the service */
     uint8_t state; /* enum service_state */

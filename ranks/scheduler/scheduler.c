@@ -44,6 +44,7 @@ void sched_destroy(struct sched *s)
     for (uint32_t r = 0; r < s->n_replicas; r++)
         free(s->replicas[r].trouble);
     free(s->replicas);
+    free(s->shard_nodes);
     free(s);
 }
 
@@ -183,25 +184,30 @@ void sched_begin(struct sched *s, uint64_t now_us)
 static int place(struct sched *s, struct err *e)
 {
     uint32_t n = s->wish.replicas ? s->wish.replicas : s->n_nodes;
+    uint32_t tp = s->wish.tp ? s->wish.tp : 1, pp = s->wish.pp ? s->wish.pp : 1;
+    struct placement_wish wish = {SCHED_MAX_ON_NODE, tp * pp, s->wish.shards_per_node};
     if (n > SCHED_MAX_REPLICAS)
         return err_set(e, ERR_CONFIG, "%u replicas are wanted, at most %d are possible", n,
                        SCHED_MAX_REPLICAS);
+    uint32_t cap = n * wish.n_shards;
     struct placement_node *nodes = calloc(s->n_nodes + 1, sizeof *nodes);
-    uint32_t *owner = calloc(n + 1, sizeof *owner);
+    s->shard_nodes = calloc(cap + 1, sizeof *s->shard_nodes);
     s->replicas = calloc(n + 1, sizeof *s->replicas);
-    int rc = nodes && owner && s->replicas
+    int rc = nodes && s->shard_nodes && s->replicas
                  ? 0
                  : err_set(e, ERR_NOMEM, "no memory to place %u replicas", n);
     for (uint32_t i = 0; !rc && i < s->n_nodes; i++)
         nodes[i] = (struct placement_node){s->nodes[i].member, s->nodes[i].rack};
+    n = s->wish.replicas;
     if (!rc)
-        rc = placement_make(nodes, s->n_nodes, SCHED_MAX_ON_NODE, &n, owner, n, e);
-    for (uint32_t r = 0; !rc && r < n; r++)
-        s->replicas[r] = (struct sched_replica){.node = owner[r], .epoch = FIRST_EPOCH};
+        rc = placement_make(nodes, s->n_nodes, &wish, &n, s->shard_nodes, cap, e);
     free(nodes);
-    free(owner);
     if (rc)
         return rc;
+    s->n_shards = wish.n_shards;
+    for (uint32_t r = 0; r < n; r++)
+        s->replicas[r] =
+            (struct sched_replica){.node = s->shard_nodes[r * s->n_shards], .epoch = FIRST_EPOCH};
     s->n_replicas = n;
     s->n_min = s->wish.min_replicas ? s->wish.min_replicas : n - n / 20; /* all but 5 % */
     if (s->n_min > n)

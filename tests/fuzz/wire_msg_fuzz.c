@@ -1,12 +1,19 @@
 /* wire_msg_fuzz.c - every getter of wire/msg.h and of HELLO. The first two bytes pick the message (little-endian msg_type; 200 and
- * above: HELLO frames and plane addresses), the rest is the body. What is taken must come out of put again, byte for byte. */
+ * above: HELLO frames and plane addresses; 210 and above: extensions of a step entry), the rest is the body. What is taken must come out of put again, byte for byte. */
 #include "wire/msg.h"
 #include "wire/plane_addr.h"
 #include "wire/plane_hello.h"
 
 #include <stdlib.h>
 
-enum { FUZZ_HELLO = 200, FUZZ_CHALLENGE = 201, FUZZ_REFUSE = 202, FUZZ_ADDRESS = 203 };
+enum {
+    FUZZ_HELLO = 200,
+    FUZZ_CHALLENGE = 201,
+    FUZZ_REFUSE = 202,
+    FUZZ_ADDRESS = 203,
+    FUZZ_LOGPROBS = 210,
+    FUZZ_EMBEDDING = 211
+};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -72,6 +79,34 @@ static void try_steps(const uint8_t *p, size_t n)
     CHECK(buf_ok(&again) && again.len == n && (n == 0 || memcmp(again.data, p, n) == 0));
 }
 
+static void try_logprobs(const uint8_t *p, size_t n)
+{
+    struct rd r;
+    struct msg_logprob m;
+    uint32_t first, count;
+    if (msg_logprobs_begin(&r, p, n, &first, &count, NULL) != 0)
+        return;
+    msg_logprobs_begin_put(&again, first, count);
+    for (uint32_t i = 0; i < count; i++) {
+        CHECK(msg_logprobs_next(&r, &m, NULL) == 0); /* begin walked it already */
+        msg_logprob_put(&again, m.logprob, m.rank, m.n_top, m.top);
+    }
+    CHECK(rd_done(&r) && again.len == n && memcmp(again.data, p, n) == 0);
+}
+
+static void try_embedding(const uint8_t *p, size_t n)
+{
+    struct msg_embedding m;
+    if (msg_embedding_get(&m, p, n, NULL) != 0)
+        return;
+    float *v = malloc(4 * (size_t)m.n + 1);
+    for (uint32_t i = 0; i < m.n; i++)
+        v[i] = f32_at(m.values, i);
+    msg_embedding_put(&again, v, m.n);
+    free(v);
+    CHECK(buf_ok(&again) && again.len == n && memcmp(again.data, p, n) == 0);
+}
+
 static void try_hello(unsigned type, const uint8_t *p, size_t n)
 {
     struct hello h;
@@ -127,6 +162,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     case MSG_UNASSIGN:
         TRY(assign);
         break;
+    case MSG_GANG:
+        TRY(gang);
+        break;
+    case MSG_SHARD:
+        TRY(shard);
+        break;
     case MSG_SERVICE:
         TRY(service);
         break;
@@ -153,6 +194,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         break;
     case MSG_ENGINE_READY:
         TRY(engine_ready);
+        break;
+    case FUZZ_LOGPROBS:
+        try_logprobs(p, n);
+        break;
+    case FUZZ_EMBEDDING:
+        try_embedding(p, n);
         break;
     default:
         try_hello(type, p, n);

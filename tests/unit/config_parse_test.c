@@ -91,6 +91,10 @@ static const struct fault FAULTS[] = {
     {"models:\n  - pack: a.h5\n    slots: 0\n", 3, {"from 1 to 256"}},
     {"models:\n  - pack: a.h5\n    slots: 257\n", 3, {"from 1 to 256"}},
     {"models:\n  - pack: a.h5\n    step_timeout: 0\n", 3, {"step_timeout", "1 to 3600 s"}},
+    {"models:\n  - pack: a.h5\n    tensor_parallel: 0\n", 3, {"tensor_parallel", "1 to 16"}},
+    {"models:\n  - pack: a.h5\n    tensor_parallel: 8\n    pipeline_parallel: 4\n",
+     4,
+     {"pipeline_parallel times tensor_parallel (8)", "at most 16, and is 32"}},
     {"models:\n  - pack: a.h5\n    threads: 1.5\n", 3, {"whole number", "\"1.5\""}},
     /* slurm */
     {M "slurm: 3\n", 3, {"slurm must be a mapping of further keys"}},
@@ -189,6 +193,9 @@ static void defaults(void **state)
     assert_int_equal(c->models[0].slots, 8);
     assert_int_equal(c->models[0].threads, 0);
     assert_int_equal(c->models[0].step_timeout_s, 60);
+    assert_int_equal(c->models[0].tensor_parallel, 1);
+    assert_int_equal(c->models[0].pipeline_parallel, 1);
+    assert_int_equal(c->models[0].shards_per_node, 0);
     assert_int_equal(c->nodes, 1);
     assert_null(c->time);
     assert_null(c->partition);
@@ -216,7 +223,8 @@ static const char FULL[] =
     "name: svc-1\n"
     "models:\n"
     "  - {name: org/model, pack: /p/a.h5, replicas: 12, min_replicas: 3, engine: cpu,\n"
-    "     context: 2048, slots: 4, threads: 2, step_timeout: 7}\n"
+    "     context: 2048, slots: 4, threads: 2, step_timeout: 7,\n"
+    "     tensor_parallel: 4, pipeline_parallel: 2, shards_per_node: 2}\n"
     "slurm: {nodes: 8, time: 1-02:03:04, partition: p, account: a, qos: q, reservation: r,\n"
     "  constraint: \"x|y\", exclusive: off, sbatch_args: [--mem=0, \"--comment=two words\"]}\n"
     "control: dedicated\nrouters: 3\nstandbys: no\nport: 65535\nlisten: \"::1\"\n"
@@ -236,6 +244,9 @@ static void full_is(const struct config *c)
     assert_int_equal(c->models[0].slots, 4);
     assert_int_equal(c->models[0].threads, 2);
     assert_int_equal(c->models[0].step_timeout_s, 7);
+    assert_int_equal(c->models[0].tensor_parallel, 4);
+    assert_int_equal(c->models[0].pipeline_parallel, 2);
+    assert_int_equal(c->models[0].shards_per_node, 2);
     assert_int_equal(c->nodes, 8);
     assert_string_equal(c->time, "1-02:03:04");
     assert_string_equal(c->partition, "p");

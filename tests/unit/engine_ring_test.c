@@ -236,7 +236,7 @@ static int echo_child(const int fds[CHANNEL_FDS])
     struct channel *c;
     struct buf b;
     struct err e = ERR_INIT;
-    if (channel_attach(&c, &e))
+    if (channel_attach(&c, CHANNEL_FD_COMMANDS, &e))
         return 12;
     buf_init(&b, RING_MAX_RECORD);
     atomic_store(&channel_status(c)->n_steps, 77);

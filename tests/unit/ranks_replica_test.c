@@ -77,7 +77,7 @@ static int play(const char *part)
 {
     struct channel *c;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (channel_attach(&c, NULL))
+    if (channel_attach(&c, CHANNEL_FD_COMMANDS, NULL))
         return 98;
     if (strcmp(part, "dies") == 0) {
         struct msg_text t = {.code = ERR_SYS, .text = "no more of this"};

@@ -529,26 +529,72 @@ static void test_placement_spreads(void **state)
 {
     struct placement_node nodes[6];
     struct err e = ERR_INIT;
+    const struct placement_wish whole = {.max_per_node = 2, .n_shards = 1};
     uint32_t owner[12], n = 3;
     for (uint32_t i = 0; i < 6; i++)
         nodes[i] = (struct placement_node){i, i / 2};
-    assert_int_equal(placement_make(nodes, 6, 2, &n, owner, 12, &e), 0);
+    assert_int_equal(placement_make(nodes, 6, &whole, &n, owner, 12, &e), 0);
     assert_true(nodes[owner[0]].rack != nodes[owner[1]].rack &&
                 nodes[owner[1]].rack != nodes[owner[2]].rack &&
                 nodes[owner[0]].rack != nodes[owner[2]].rack);
     n = 0;
-    assert_int_equal(placement_make(nodes, 6, 2, &n, owner, 12, &e), 0);
+    assert_int_equal(placement_make(nodes, 6, &whole, &n, owner, 12, &e), 0);
     assert_int_equal(n, 6);
     n = 12;
-    assert_int_equal(placement_make(nodes, 6, 2, &n, owner, 12, &e), 0);
+    assert_int_equal(placement_make(nodes, 6, &whole, &n, owner, 12, &e), 0);
     uint32_t load[6] = {0};
     for (uint32_t r = 0; r < 12; r++)
         load[owner[r]]++;
     for (uint32_t i = 0; i < 6; i++)
         assert_int_equal(load[i], 2);
     n = 13;
-    assert_int_equal(placement_make(nodes, 6, 2, &n, owner, 12, &e), ERR_CONFIG);
+    assert_int_equal(placement_make(nodes, 6, &whole, &n, owner, 12, &e), ERR_CONFIG);
     assert_non_null(strstr(e.text, "13 replicas do not fit on 6 nodes"));
+}
+
+static void test_placement_of_gangs(void **state)
+{
+    struct placement_node nodes[4];
+    struct err e = ERR_INIT;
+    uint32_t owner[64], n = 0;
+    for (uint32_t i = 0; i < 4; i++)
+        nodes[i] = (struct placement_node){i, i / 2};
+    /* all shards of a replica on one node; one replica a node */
+    struct placement_wish wish = {.max_per_node = 64, .n_shards = 4};
+    assert_int_equal(placement_make(nodes, 4, &wish, &n, owner, 64, &e), 0);
+    assert_int_equal(n, 4);
+    uint32_t load[4] = {0};
+    for (uint32_t i = 0; i < 16; i++) {
+        assert_int_equal(owner[i], owner[i / 4 * 4]);
+        load[owner[i]]++;
+    }
+    for (uint32_t i = 0; i < 4; i++)
+        assert_int_equal(load[i], 4);
+    /* two a node: neighbours stand together, the halves on two nodes */
+    wish.per_node = 2;
+    n = 0;
+    assert_int_equal(placement_make(nodes, 4, &wish, &n, owner, 64, &e), 0);
+    assert_int_equal(n, 2);
+    for (uint32_t r = 0; r < 2; r++) {
+        assert_int_equal(owner[4 * r], owner[4 * r + 1]);
+        assert_int_equal(owner[4 * r + 2], owner[4 * r + 3]);
+        assert_int_not_equal(owner[4 * r], owner[4 * r + 2]);
+    }
+    /* one a node: all four, and no replica of five fits */
+    wish.per_node = 1;
+    n = 3;
+    assert_int_equal(placement_make(nodes, 4, &wish, &n, owner, 64, &e), 0);
+    for (uint32_t r = 0; r < 3; r++)
+        for (uint32_t s = 0; s < 4; s++)
+            for (uint32_t t = 0; t < s; t++)
+                assert_int_not_equal(owner[4 * r + s], owner[4 * r + t]);
+    wish.n_shards = 5;
+    assert_int_equal(placement_make(nodes, 4, &wish, &n, owner, 64, &e), ERR_CONFIG);
+    assert_non_null(strstr(e.text, "5 shards with at most 1 a node needs 5 nodes, there are 4"));
+    wish = (struct placement_wish){.max_per_node = 8, .n_shards = 4};
+    n = 9;
+    assert_int_equal(placement_make(nodes, 4, &wish, &n, owner, 64, &e), ERR_CONFIG);
+    assert_non_null(strstr(e.text, "9 replicas do not fit on 4 nodes with at most 2 a node"));
 }
 
 int main(void)
@@ -569,6 +615,7 @@ int main(void)
         cmocka_unit_test(test_router_that_comes_back),
         cmocka_unit_test(test_back_without_weights),
         cmocka_unit_test(test_placement_spreads),
+        cmocka_unit_test(test_placement_of_gangs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

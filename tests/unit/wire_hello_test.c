@@ -483,9 +483,10 @@ static void client_hello_wrong(void **state)
         const char *text;
     } cases[] = {
         {"magic", {MAGIC + 1, PLANE_PROTOCOL, SERVER, 0, 0}, 7, 1, 4, 4, "HELLO expected"},
-        {"older", {MAGIC, PLANE_PROTOCOL - 1, SERVER, 0, 0}, 7, 1, 4, 4, "protocol 0"},
-        {"newer", {MAGIC, PLANE_PROTOCOL + 1, SERVER, 0, 0}, 7, 1, 4, 1, "protocol 2"},
-        {"newer, longer", {MAGIC, PLANE_PROTOCOL + 1, SERVER, 0, 9}, 7, 1, 4, 1, "protocol 2"},
+        {"none", {MAGIC, 0, SERVER, 0, 0}, 7, 1, 4, 4, "protocol 0"},
+        {"older", {MAGIC, PLANE_PROTOCOL - 1, SERVER, 0, 0}, 7, 1, 4, 1, "protocol 1"},
+        {"newer", {MAGIC, PLANE_PROTOCOL + 1, SERVER, 0, 0}, 7, 1, 4, 1, "protocol 3"},
+        {"newer, longer", {MAGIC, PLANE_PROTOCOL + 1, SERVER, 0, 9}, 7, 1, 4, 1, "protocol 3"},
         {"wanted member",
          {MAGIC, PLANE_PROTOCOL, SERVER + 1, 0, 0},
          7,
@@ -822,8 +823,8 @@ static void server_challenge_wrong(void **state)
         const char *text;
     } cases[] = {
         {"magic", {MAGIC + 1, PLANE_PROTOCOL, 0, 0}, 1, 4, 4, "CHALLENGE expected"},
-        {"newer", {MAGIC, PLANE_PROTOCOL + 1, 0, 0}, 1, 4, 1, "protocol 2"},
-        {"newer, shorter", {MAGIC, PLANE_PROTOCOL + 1, 40, 0}, 1, 4, 1, "protocol 2"},
+        {"newer", {MAGIC, PLANE_PROTOCOL + 1, 0, 0}, 1, 4, 1, "protocol 3"},
+        {"newer, shorter", {MAGIC, PLANE_PROTOCOL + 1, 40, 0}, 1, 4, 1, "protocol 3"},
         {"incarnation", {MAGIC, PLANE_PROTOCOL, 0, 0}, 0, 4, 4, "malformed"},
         {"build", {MAGIC, PLANE_PROTOCOL, 0, 0}, 1, PLANE_BUILD_BYTES, 4, "malformed"},
         {"short", {MAGIC, PLANE_PROTOCOL, 1, 0}, 1, 4, 4, "malformed"},

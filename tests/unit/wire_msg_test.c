@@ -335,6 +335,7 @@ static void assign_bytes(void **state)
                            .epoch = 4,
                            .shard = 1,
                            .n_shards = 2,
+                           .tp = 2,
                            .engine = "cpu",
                            .n_ctx = 2048,
                            .n_slots = 16,
@@ -349,6 +350,7 @@ static void assign_bytes(void **state)
            "03000000"
            "0400000000000000"
            "01000000"
+           "02000000"
            "02000000" DIGEST_HEX "03000000"
            "637075"
            "00080000"
@@ -362,6 +364,73 @@ static void assign_bytes(void **state)
     assert_int_equal(u32_at(got_assign.peers, 1), 6);
     b.data[20] = 2; /* shard 2 of 2 */
     assert_int_equal(get_assign(b.data, b.len, NULL), ERR_PROTO);
+    b.data[20] = 1;
+    b.data[28] = 3; /* 2 shards in threes */
+    assert_int_equal(get_assign(b.data, b.len, NULL), ERR_PROTO);
+    b.data[28] = 1;
+    assert_int_equal(get_assign(b.data, b.len, NULL), 0);
+    b.data[24] = 4; /* 3 shards, 2 peers */
+    assert_int_equal(get_assign(b.data, b.len, NULL), ERR_PROTO);
+}
+
+static struct msg_shard got_shard;
+static int get_shard(const void *p, size_t n, struct err *e)
+{
+    return msg_shard_get(&got_shard, p, n, e);
+}
+
+static void shard_bytes(void **state)
+{
+    struct msg_shard m = {.name = {1, 2, 3, 4},
+                          .from = 5,
+                          .to = 6,
+                          .at = 7,
+                          .n_bytes = 3,
+                          .bytes = (const uint8_t *)"abc"};
+    msg_shard_put(&b, &m);
+    golden(&b,
+           "01000000"
+           "02000000"
+           "0300000000000000"
+           "0400000000000000"
+           "05000000"
+           "06000000"
+           "0700000000000000"
+           "03000000"
+           "616263",
+           get_shard);
+    assert_int_equal(get_shard(b.data, b.len, NULL), 0);
+    assert_memory_equal(got_shard.bytes, "abc", 3);
+    m.n_bytes = MSG_MAX_SHARD_BYTES + 1;
+    m.bytes = calloc(1, m.n_bytes);
+    buf_reset(&b);
+    msg_shard_put(&b, &m);
+    assert_false(buf_ok(&b));
+    free((void *)m.bytes);
+}
+
+static int get_gang(const void *p, size_t n, struct err *e)
+{
+    struct msg_gang m;
+    return msg_gang_get(&m, p, n, e);
+}
+
+static void gang_bytes(void **state)
+{
+    struct msg_gang m = {.name = {1, 2, 3, 4}, .word = GANG_END, .shard = 5, .text = "why"};
+    msg_gang_put(&b, &m);
+    golden(&b,
+           "01000000"
+           "02000000"
+           "0300000000000000"
+           "0400000000000000"
+           "02"
+           "05000000"
+           "03000000"
+           "776879",
+           get_gang);
+    b.data[24] = 4;
+    assert_int_equal(get_gang(b.data, b.len, NULL), ERR_PROTO);
 }
 
 static int get_service(const void *p, size_t n, struct err *e)
@@ -514,21 +583,40 @@ static const struct attempt ATTEMPT = {.router = 1, .router_inc = 2, .slot = 3, 
 
 static struct msg_submit submit_sample(void)
 {
-    struct msg_submit m = {
-        .attempt = ATTEMPT,
-        .deployment = 5,
-        .replica = 6,
-        .epoch = 7,
-        .sampling = {.temperature = 1.0f, .top_p = 0.5f, .top_k = 40, .seed = 99},
-        .max_tokens = 100,
-        .start = 1,
-        .ttft_ms = 200,
-        .total_ms = 300,
-        .ignore_eos = true,
-        .n_stop_ids = 1,
-        .stop_ids = (const uint8_t *)"\2\0\0\0",
-        .n_tokens = 2,
-        .tokens = (const uint8_t *)"\1\0\0\0\xff\0\0\0"};
+    struct msg_submit m = {.attempt = ATTEMPT,
+                           .deployment = 5,
+                           .replica = 6,
+                           .epoch = 7,
+                           .kind = SUBMIT_EMBED,
+                           .priority = 200,
+                           .tenant = 8,
+                           .sampling = {.temperature = 1.0f,
+                                        .top_p = 0.5f,
+                                        .top_k = 40,
+                                        .seed = 99,
+                                        .min_p = 0.25f,
+                                        .typical_p = 0.75f,
+                                        .repetition_penalty = 2.0f,
+                                        .frequency_penalty = -1.0f,
+                                        .presence_penalty = -2.0f,
+                                        .min_tokens = 11,
+                                        .want_logprobs = true,
+                                        .n_top = 20,
+                                        .want_prompt_logprobs = true},
+                           .max_tokens = 100,
+                           .start = 1,
+                           .ttft_ms = 200,
+                           .total_ms = 300,
+                           .ignore_eos = true,
+                           .n_stop_ids = 1,
+                           .stop_ids = (const uint8_t *)"\2\0\0\0",
+                           .n_bias = 1,
+                           .bias = (const uint8_t *)"\7\0\0\0\0\0\xc8\xc2",
+                           .constraint = CONSTRAINT_REGEX,
+                           .constraint_bytes = 2,
+                           .constraint_source = "a+",
+                           .n_tokens = 2,
+                           .tokens = (const uint8_t *)"\1\0\0\0\xff\0\0\0"};
     return m;
 }
 
@@ -546,10 +634,22 @@ static void submit_bytes(void **state)
            ATTEMPT_HEX "05000000"
                        "06000000"
                        "0700000000000000"
+                       "01"
+                       "c8"
+                       "08000000"
                        "0000803f"
                        "0000003f"
                        "28000000"
                        "6300000000000000"
+                       "0000803e"
+                       "0000403f"
+                       "00000040"
+                       "000080bf"
+                       "000000c0"
+                       "0b000000"
+                       "01"
+                       "14"
+                       "01"
                        "64000000"
                        "01000000"
                        "c8000000"
@@ -557,6 +657,12 @@ static void submit_bytes(void **state)
                        "01"
                        "01000000"
                        "02000000"
+                       "01000000"
+                       "07000000"
+                       "0000c8c2"
+                       "03"
+                       "02000000"
+                       "612b"
                        "02000000"
                        "01000000"
                        "ff000000",
@@ -564,6 +670,9 @@ static void submit_bytes(void **state)
     assert_int_equal(get_submit(b.data, b.len, NULL), 0);
     assert_int_equal(u32_at(got_submit.tokens, 1), 255);
     assert_true(got_submit.sampling.top_p == 0.5f);
+    assert_true(got_submit.sampling.presence_penalty == -2.0f);
+    assert_true(f32_at(got_submit.bias, 1) == -100.0f);
+    assert_memory_equal(got_submit.constraint_source, "a+", 2);
 }
 
 static int submit_with(struct msg_submit *m)
@@ -574,17 +683,48 @@ static int submit_with(struct msg_submit *m)
     return get_submit(b.data, b.len, NULL);
 }
 
-static void submit_refuses(void **state)
+/* One field of the sample set to a value that is out of its range. */
+static void submit_refuses_numbers(void **state)
 {
     const float BAD[] = {NAN, INFINITY, -INFINITY, -1.0f};
     for (size_t i = 0; i < sizeof BAD / sizeof BAD[0]; i++) {
+        for (unsigned field = 0; field < 7; field++) {
+            struct msg_submit m = submit_sample();
+            float *at[] = {&m.sampling.temperature,
+                           &m.sampling.top_p,
+                           &m.sampling.min_p,
+                           &m.sampling.typical_p,
+                           &m.sampling.repetition_penalty,
+                           &m.sampling.frequency_penalty,
+                           &m.sampling.presence_penalty};
+            *at[field] = BAD[i];
+            bool may_be_negative = field >= 5 && BAD[i] == -1.0f;
+            assert_int_equal(submit_with(&m), may_be_negative ? 0 : ERR_PROTO);
+        }
+        uint8_t bias[8] = {1};
+        memcpy(bias + 4, &BAD[i], 4);
         struct msg_submit m = submit_sample();
-        m.sampling.temperature = BAD[i];
-        assert_int_equal(submit_with(&m), ERR_PROTO);
-        m = submit_sample();
-        m.sampling.top_p = BAD[i];
-        assert_int_equal(submit_with(&m), ERR_PROTO);
+        m.bias = bias;
+        assert_int_equal(submit_with(&m), BAD[i] == -1.0f ? 0 : ERR_PROTO);
     }
+    struct msg_submit m = submit_sample();
+    m.sampling.n_top = MSG_MAX_TOP_LOGPROBS + 1;
+    assert_int_equal(submit_with(&m), ERR_PROTO);
+    m = submit_sample();
+    m.kind = SUBMIT_EMBED + 1;
+    assert_int_equal(submit_with(&m), ERR_PROTO);
+    m = submit_sample();
+    m.constraint = CONSTRAINT_GBNF + 1;
+    assert_int_equal(submit_with(&m), ERR_PROTO);
+    for (uint8_t kind = CONSTRAINT_NONE; kind <= CONSTRAINT_GBNF; kind++) {
+        m = submit_sample();
+        m.constraint = kind;
+        assert_int_equal(submit_with(&m), kind <= CONSTRAINT_JSON_OBJECT ? ERR_PROTO : 0);
+    }
+}
+
+static void submit_refuses_sizes(void **state)
+{
     struct msg_submit m = submit_sample();
     m.start = 3; /* more log than tokens */
     assert_int_equal(submit_with(&m), ERR_PROTO);
@@ -592,12 +732,27 @@ static void submit_refuses(void **state)
     assert_int_equal(submit_with(&m), 0);
     memcpy(b.data + b.len - 12, "\xff\xff\xff\xff", 4); /* n_tokens */
     assert_int_equal(get_submit(b.data, b.len, NULL), ERR_PROTO);
-    m.n_stop_ids = MSG_MAX_STOP_IDS + 1;
-    m.stop_ids = calloc(m.n_stop_ids, 4);
-    buf_reset(&b);
-    msg_submit_put(&b, &m);
-    assert_false(buf_ok(&b));
-    free((void *)m.stop_ids);
+    assert_true(b.len - 4 - 8 - 2 - 8 < MSG_SUBMIT_FIXED_BYTES);
+    void *many = calloc(1, MSG_MAX_CONSTRAINT_BYTES + 1);
+    for (int i = 0; i < 3; i++) {
+        m = submit_sample();
+        if (i == 0) {
+            m.n_stop_ids = MSG_MAX_STOP_IDS + 1;
+            m.stop_ids = many;
+        } else if (i == 1) {
+            m.n_bias = MSG_MAX_BIAS + 1;
+            m.bias = many;
+        } else {
+            m.constraint_bytes = MSG_MAX_CONSTRAINT_BYTES + 1;
+            m.constraint_source = many;
+        }
+        struct buf big;
+        buf_init(&big, 8 << 20);
+        msg_submit_put(&big, &m);
+        assert_false(buf_ok(&big));
+        buf_fini(&big);
+    }
+    free(many);
 }
 
 static int get_cancel(const void *p, size_t n, struct err *e)
@@ -691,6 +846,82 @@ static void steps_bytes(void **state)
     buf_fini(&small);
 }
 
+static struct msg_logprob got_logprobs[2];
+static uint32_t first_logprob;
+static int get_logprobs(const void *p, size_t n, struct err *e)
+{
+    struct rd r;
+    uint32_t count;
+    int rc = msg_logprobs_begin(&r, p, n, &first_logprob, &count, e);
+    for (uint32_t i = 0; !rc && i < count; i++)
+        rc = msg_logprobs_next(&r, &got_logprobs[i], e);
+    return rc;
+}
+
+static void logprobs_bytes(void **state)
+{
+    const struct token_logprob top[] = {{258, -0.5f}, {3, -1.0f}};
+    msg_logprobs_begin_put(&b, 6, 2);
+    msg_logprob_put(&b, -1.0f, 1, 2, top);
+    msg_logprob_put(&b, 0.0f, 0, 0, NULL);
+    golden(&b,
+           "06000000"
+           "02000000"
+           "000080bf"
+           "01000000"
+           "02"
+           "02010000"
+           "000000bf"
+           "03000000"
+           "000080bf"
+           "00000000"
+           "00000000"
+           "00",
+           get_logprobs);
+    assert_int_equal(get_logprobs(b.data, b.len, NULL), 0);
+    assert_int_equal(first_logprob, 6);
+    assert_int_equal(got_logprobs[0].n_top, 2);
+    assert_int_equal(got_logprobs[0].top[0].id, 258);
+    assert_true(got_logprobs[0].top[1].logprob == -1.0f);
+    assert_int_equal(got_logprobs[1].n_top, 0);
+    const float BAD[] = {NAN, INFINITY, -INFINITY, 0.5f};
+    for (size_t i = 0; i < sizeof BAD / sizeof BAD[0]; i++)
+        for (int in_top = 0; in_top < 2; in_top++) {
+            buf_reset(&b);
+            msg_logprobs_begin_put(&b, 6, 1);
+            struct token_logprob one = {1, in_top ? BAD[i] : -1.0f};
+            msg_logprob_put(&b, in_top ? -1.0f : BAD[i], 1, 1, &one);
+            assert_int_equal(get_logprobs(b.data, b.len, NULL), ERR_PROTO);
+        }
+    msg_logprob_put(&b, 0, 0, MSG_MAX_TOP_LOGPROBS + 1, top);
+    assert_false(buf_ok(&b));
+}
+
+static struct msg_embedding got_embedding;
+static int get_embedding(const void *p, size_t n, struct err *e)
+{
+    return msg_embedding_get(&got_embedding, p, n, e);
+}
+
+static void embedding_bytes(void **state)
+{
+    const float v[] = {1.0f, -0.5f};
+    msg_embedding_put(&b, v, 2);
+    golden(&b,
+           "02000000"
+           "0000803f"
+           "000000bf",
+           get_embedding);
+    assert_int_equal(get_embedding(b.data, b.len, NULL), 0);
+    assert_int_equal(got_embedding.n, 2);
+    assert_true(f32_at(got_embedding.values, 1) == -0.5f);
+    buf_reset(&b);
+    msg_embedding_put(&b, (const float[]){1.0f, NAN}, 2);
+    assert_int_equal(get_embedding(b.data, b.len, NULL), ERR_PROTO);
+    msg_embedding_put(&b, v, MSG_MAX_EMBEDDING + 1);
+    assert_false(buf_ok(&b));
+}
+
 static struct msg_engine_ready got_ready;
 static int get_ready(const void *p, size_t n, struct err *e)
 {
@@ -741,12 +972,29 @@ static void names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(register_bytes), CASE(roster_bytes),       CASE(phase_bytes),
-        CASE(text_bytes),     CASE(heartbeat_bytes),    CASE(heartbeats_bytes),
-        CASE(assign_bytes),   CASE(service_bytes),      CASE(model_bytes),
-        CASE(have_bytes),     CASE(round_bytes),        CASE(weights_bytes),
-        CASE(submit_bytes),   CASE(submit_refuses),     CASE(cancel_bytes),
-        CASE(steps_bytes),    CASE(engine_ready_bytes), CASE(names),
+        CASE(register_bytes),
+        CASE(roster_bytes),
+        CASE(phase_bytes),
+        CASE(text_bytes),
+        CASE(heartbeat_bytes),
+        CASE(heartbeats_bytes),
+        CASE(assign_bytes),
+        CASE(service_bytes),
+        CASE(model_bytes),
+        CASE(have_bytes),
+        CASE(round_bytes),
+        CASE(weights_bytes),
+        CASE(submit_bytes),
+        CASE(submit_refuses_numbers),
+        CASE(submit_refuses_sizes),
+        CASE(cancel_bytes),
+        CASE(logprobs_bytes),
+        CASE(embedding_bytes),
+        CASE(steps_bytes),
+        CASE(engine_ready_bytes),
+        CASE(names),
+        CASE(shard_bytes),
+        CASE(gang_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

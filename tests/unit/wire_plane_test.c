@@ -94,7 +94,7 @@ static void wrong_protocol(void **state)
     dial(high, 1, low);
     WAIT_FOR(high->n_lost);
     assert_non_null(strstr(high->lost_why.text, "protocol 41"));
-    assert_non_null(strstr(high->lost_why.text, "protocol 1"));
+    assert_non_null(strstr(high->lost_why.text, "protocol 2"));
     assert_string_equal(low->events, "");
     plane_set_protocol(high->plane, PLANE_PROTOCOL);
     dial(high, 1, low);
