@@ -58,6 +58,7 @@ struct engine_info {
     uint32_t n_ctx, n_slots, n_queue, n_threads, n_vocab;
     uint32_t kv_total_tokens;
     uint64_t memory_bytes; /* KV + scratch, without the shared image */
+    bool embeds;           /* it takes texts to embed only, else only texts to go on with */
     char kernels[32];
     uint8_t numerics[SHA256_BYTES]; /* hash of all that decides the bits of an output */
 };
