@@ -46,13 +46,16 @@ int prompt_from_text(const struct tokenizer *tok, const char *text, size_t n, si
                      struct token_vec *out, struct err *e)
 {
     size_t had = out->n;
-    if (tok->add_bos && tok->bos >= 0) {
-        if (max_tokens == 0)
-            return err_set(e, ERR_LIMIT, "text gives more than 0 tokens");
-        if (token_vec_push(out, (uint32_t)tok->bos))
+    size_t n_prefix;
+    const uint32_t *prefix = tokenizer_prefix(tok, &n_prefix);
+    if (n_prefix > max_tokens)
+        return err_set(e, ERR_LIMIT, "text gives more than %zu tokens", max_tokens);
+    for (size_t i = 0; i < n_prefix; i++)
+        if (token_vec_push(out, prefix[i])) {
+            out->n = had;
             return err_set(e, ERR_NOMEM, "prompt: out of memory");
-        max_tokens--;
-    }
+        }
+    max_tokens -= n_prefix;
     int rc = tokenizer_encode(tok, text, n, true, max_tokens, out, e);
     if (rc)
         out->n = had;
