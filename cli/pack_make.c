@@ -52,8 +52,11 @@ static double relative_error(double error, double square)
     return square > 0 ? sqrt(error / square) : 0;
 }
 
+enum { MAX_GROUPS = 64 }; /* 12 formats, each becomes itself or one of at most four others */
+
 /* All tensors that went from one format to one other. */
 struct group {
+    int from, to;
     unsigned n_tensors;
     uint64_t n_weights, before, after;
     double error, square, worst_error;
@@ -69,9 +72,11 @@ static void group_add(struct group *g, const struct quantize *q, const struct mo
     g->n_weights += t->n_weights;
     g->before += from->tensors[i].n_bytes;
     g->after += q->index.tensors[i].n_bytes;
+    if (t->from == t->to)
+        return;
     g->error += t->error;
     g->square += t->square;
-    if (t->from != t->to && (!g->worst || relative > g->worst_error)) {
+    if (!g->worst || relative > g->worst_error) {
         g->worst = from->tensors[i].name;
         g->worst_error = relative;
     }
@@ -92,30 +97,26 @@ static void group_print(const struct group *g, const char *from, const char *to)
 /* Errors are relative: the root of the squared differences' sum over that of the squared weights. NMSE is its square. */
 static void report(const struct quantize *q, const struct model_index *from)
 {
-    uint32_t n = from->n_tensors;
-    struct group changed = {0}, all = {0};
-    printf("%-8s %-8s %7s %13s %10s %10s %10s %9s  %s\n", "from", "to", "tensors", "weights",
-           "before MB", "after MB", "error", "NMSE", "worst tensor");
-    for (uint32_t i = 0; i < n; i++) {
+    struct group groups[MAX_GROUPS] = {0}, all = {0};
+    unsigned n_groups = 0;
+    for (uint32_t i = 0; i < from->n_tensors; i++) {
         const struct quantize_tensor *t = &q->tensors[i];
-        struct group g = {0};
-        bool first = true;
-        for (uint32_t k = 0; k < n; k++)
-            if (q->tensors[k].from == t->from && q->tensors[k].to == t->to) {
-                first = first && k >= i;
-                group_add(&g, q, from, k);
-            }
-        if (first)
-            group_print(&g, tensor_type_info(t->from)->name, tensor_type_info(t->to)->name);
-        if (t->from != t->to)
-            group_add(&changed, q, from, i);
+        unsigned g = 0;
+        while (g < n_groups && (groups[g].from != t->from || groups[g].to != t->to))
+            g++;
+        if (g == n_groups) {
+            CHECK(n_groups < MAX_GROUPS);
+            groups[n_groups++] = (struct group){.from = t->from, .to = t->to};
+        }
+        group_add(&groups[g], q, from, i);
         group_add(&all, q, from, i);
     }
-    changed.before = all.before; /* the last line is about the whole model */
-    changed.after = all.after;
-    changed.n_tensors = all.n_tensors;
-    changed.n_weights = all.n_weights;
-    group_print(&changed, "all", "");
+    printf("%-8s %-8s %7s %13s %10s %10s %10s %9s  %s\n", "from", "to", "tensors", "weights",
+           "before MB", "after MB", "error", "NMSE", "worst tensor");
+    for (unsigned g = 0; g < n_groups; g++)
+        group_print(&groups[g], tensor_type_info(groups[g].from)->name,
+                    tensor_type_info(groups[g].to)->name);
+    group_print(&all, "all", ""); /* sizes of the whole model, errors of what changed */
 }
 
 /* What the user may not expect, before the work begins. */
