@@ -346,7 +346,7 @@ static void pack_state(const struct compiler *c, const struct packing *p, struct
     const struct dfa_state *x = &d->states[s];
     uint32_t at = p->number[rule][s], first = *n_calls;
     uint16_t *row = g->next + (size_t)at * g->n_classes;
-    uint8_t flags = (uint8_t)((x->accept ? STATE_ACCEPT : 0) | (rule == c->root ? STATE_ROOT : 0));
+    uint8_t flags = x->accept ? STATE_ACCEPT : 0;
     for (uint32_t k = 0; k < x->n_edges; k++) {
         uint32_t to = p->number[rule][x->edges[k].to];
         if (!to)

@@ -12,7 +12,7 @@
 
 enum {
     MAX_BUILD_DEPTH = 1200,
-    CUT_SIZE = 1500, /* repetitions that take more nodes than this are cut */
+    CUT_SIZE = 16000, /* repetitions that take more nodes than this are cut */
     CUT_COUNT = 24,  /* unless they are fewer than this */
 };
 
