@@ -13,12 +13,10 @@
 struct grammar_cache;
 
 struct grammar_cache_options {
-    size_t
-        max_entries; /* grammars that nobody uses; those in use are never dropped and do not count */
+    size_t max_entries; /* idle grammars kept when a new one comes; those in use do not count */
     size_t masks_bytes; /* for each grammar's masks; 0: GRAMMAR_MASKS_BYTES */
-    const struct grammar_limits
-        *limits;                     /* NULL: GRAMMAR_LIMITS; must outlive the cache, as table */
-    const struct token_table *table; /* NULL: no masks are asked for */
+    const struct grammar_limits *limits; /* NULL: GRAMMAR_LIMITS; outlives the cache */
+    const struct token_table *table;     /* outlives the cache; NULL: no masks are asked for */
 };
 
 int grammar_cache_create(struct grammar_cache **out, const struct grammar_cache_options *o,
