@@ -16,33 +16,64 @@
 #include <stdint.h>
 
 struct engine;
+struct coll;  /* engine/coll.h */
 struct drawn; /* engine/sampler.h */
+
+enum speculation { SPECULATE_OFF, SPECULATE_LOOK_UP, SPECULATE_DRAFT };
 
 struct engine_config {
     const char *kind;       /* "cpu" */
     const char *image_path; /* node image (model/image.h) */
     uint32_t n_ctx;         /* context a request may use; 0: the model's, at most 4096 */
-    uint32_t n_slots;       /* requests at once, one KV region each; 1 … 256 */
+    uint32_t n_slots;       /* requests computed at once; 1 … 256 */
+    uint32_t n_queue;       /* requests that may wait beside them; at most 4096 */
     uint32_t n_threads;     /* compute threads, this one included; 0: 1 */
-    uint32_t chunk;         /* prefill tokens of one step over all requests; 0: default */
+    uint32_t
+        chunk; /* rows of one step: a token of every stream, the rest for prompts; 0: default */
     const char *
         kernels; /* NULL: best for this CPU; "ref", "avx2": override for tests (EXASERVE_KERNELS) */
-    uint32_t shard, n_shards;
+
+    /* KV. With neither size nor fraction: what n_slots requests of n_ctx need, at most ENGINE_MEMORY_DEFAULT of what is available. */
+    int kv_type;              /* enum kv_type; 0: default */
+    uint64_t kv_bytes;        /* this much; 0: by fraction */
+    uint32_t memory_permille; /* KV and scratch together take so much of the available memory */
+    bool no_prefix_cache;
+
+    uint8_t speculation;    /* enum speculation */
+    const char *draft_path; /* image of the draft model */
+    uint32_t max_drafts;    /* speculated tokens of a request in one step; 0: default */
+
+    /* This engine is number node_index of node_count on its node: they share memory and cores. 0 of 0: alone, cores not bound. */
+    uint32_t node_index, node_count;
+
+    uint32_t shard, n_shards, tp; /* shard = stage * tp + place in the stage; n_shards 0, tp 0: 1 */
+    struct coll *all, *tp_group;  /* borrowed; NULL: groups of one (engine/graph.h) */
 };
+enum { ENGINE_MEMORY_DEFAULT = 500 /* permille */ };
 
 struct engine_info {
-    uint32_t n_ctx, n_slots, n_threads, n_vocab;
+    uint32_t n_ctx, n_slots, n_queue, n_threads, n_vocab;
     uint32_t kv_total_tokens;
     uint64_t memory_bytes; /* KV + scratch, without the shared image */
     char kernels[32];
-    uint8_t numerics[SHA256_BYTES];
+    uint8_t numerics[SHA256_BYTES]; /* hash of all that decides the bits of an output */
 };
 
+enum { ENGINE_STEP_BUCKETS = 24, ENGINE_STEP_UNIT_US = 64 };
 struct engine_load {
-    uint32_t n_active, n_queued;
-    uint32_t kv_free_tokens;
+    uint32_t n_active, n_queued; /* all requests; those of them that wait */
+    uint32_t kv_free_tokens;     /* neither held nor promised; cached prefixes count as free */
     uint64_t n_steps, n_tokens;
+    uint64_t n_prefill_rows,
+        n_decode_rows; /* computed for prompts (and again for preempted requests), for streams */
+    uint64_t n_reused_tokens; /* of prompts: taken from the prefix cache or a sibling */
+    uint64_t n_preempted, n_evicted;
+    uint64_t n_drafted, n_draft_held; /* speculated tokens; those that were drawn */
+    /* Steps by their time: bucket i counts those under 2^i units that no lower one counted, the last one all others. */
+    uint64_t step_times[ENGINE_STEP_BUCKETS];
 };
+/* The time that `permille` of all steps stayed under, by the buckets' upper bounds; 0: no step yet. */
+uint64_t engine_step_quantile_us(const struct engine_load *load, uint32_t permille);
 
 /* What one request got in one step. Pointers are valid during the call only. */
 struct step_result {
@@ -61,13 +92,14 @@ struct step_result {
 };
 typedef void (*step_result_fn)(void *ctx, const struct step_result *r);
 
-/* ERR_CONFIG: unknown kind or kernels. ERR_LIMIT: memory would not fit (three numbers named). ERR_FORMAT: not this family's tensors. */
+/* ERR_CONFIG: unknown kind or kernels. ERR_LIMIT: memory would not fit (weights, KV, scratch named), found before the weights are
+ * read. ERR_FORMAT: not this family's tensors. */
 int engine_create(struct engine **out, const struct engine_config *c, struct err *e);
 void engine_destroy(struct engine *g);
 void engine_info(const struct engine *g, struct engine_info *info);
 void engine_load(const struct engine *g, struct engine_load *load);
 
-/* Take a request. ERR_AGAIN: no slot free. ERR_LIMIT: prompt longer than the context (both numbers named). ERR_FORMAT: token outside the
+/* Take a request. ERR_AGAIN: slots and queue are full. ERR_LIMIT: prompt longer than the context (both numbers named). ERR_FORMAT: token outside the
  * vocabulary. An attempt with the same (router, router_inc, slot) is replaced: the old one ends as canceled. */
 int engine_submit(struct engine *g, const struct msg_submit *s, uint64_t now_us, struct err *e);
 /* Ends at the next step with FINISH_CANCELED; unknown attempts are ignored. */
@@ -81,7 +113,6 @@ const float *engine_logits(const struct engine *g, const struct attempt *a);
 /* --- what a kind implements ------------------------------------------------------------------------------- */
 struct engine_ops {
     const char *kind;
-    int (*create)(struct engine **out, const struct engine_config *c, struct err *e);
     void (*destroy)(struct engine *g);
     void (*info)(const struct engine *g, struct engine_info *info);
     void (*load)(const struct engine *g, struct engine_load *load);
@@ -93,6 +124,4 @@ struct engine_ops {
 struct engine { /* first member of every kind's own struct */
     const struct engine_ops *ops;
 };
-extern const struct engine_ops ENGINE_CPU;
-
 #endif

@@ -38,7 +38,7 @@ struct shard_plan {
     enum shard_how how;
     uint32_t first, n; /* rows or columns (values) of each part; a vector is one row */
     uint32_t n_parts;  /* equal matrices, one after the other: experts; else 1 */
-    bool scattered;    /* the slice is not one piece of the tensor: it must be copied */
+    bool scattered;    /* columns of a matrix: they must be copied */
 };
 
 /* ERR_FORMAT: an architecture or parameters that no family here can run (named, expected and found). */

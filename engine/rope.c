@@ -53,6 +53,9 @@ static double amplitude_of(const struct model_params *p)
 static int scaling_check(const struct model_params *p, uint32_t n_ctx, struct err *e)
 {
     bool by_factor = p->rope_scaling == ROPE_LINEAR || p->rope_scaling == ROPE_YARN;
+    if (p->rope_scaling > ROPE_DYNAMIC || p->rope_dim / 2 > ROPE_MAX_HALF)
+        return err_set(e, ERR_FORMAT, "RoPE scaling %u of %u dimensions: expected at most %d of %d",
+                       p->rope_scaling, p->rope_dim, ROPE_DYNAMIC, 2 * ROPE_MAX_HALF);
     if (by_factor && !(p->rope_factor >= 1))
         return err_set(e, ERR_FORMAT, "RoPE scaling factor: expected at least 1, found %g",
                        (double)p->rope_factor);
@@ -64,9 +67,6 @@ static int scaling_check(const struct model_params *p, uint32_t n_ctx, struct er
                        "dynamic RoPE scaling: expected a context of at most %u tokens, found %u "
                        "(beyond it the past would have to be computed anew for every token)",
                        p->rope_orig_ctx, n_ctx);
-    if (p->rope_scaling > ROPE_DYNAMIC || p->rope_dim / 2 > ROPE_MAX_HALF)
-        return err_set(e, ERR_FORMAT, "RoPE scaling %u of %u dimensions: expected at most %d of %d",
-                       p->rope_scaling, p->rope_dim, ROPE_DYNAMIC, 2 * ROPE_MAX_HALF);
     return 0;
 }
 

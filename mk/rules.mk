@@ -19,7 +19,10 @@ CPPFLAGS_router := $(LLHTTP_INC)
 # Kernel sets: one file suffix each; run-time dispatch picks.
 CFLAGS_engine := -O3
 CFLAGS_model := -O3
-isa_flags = $(if $(findstring _avx2.,$(1)),-mavx2 -mfma -mf16c)
+ISA_avx2    := -mavx2 -mfma -mf16c
+ISA_avxvnni := $(ISA_avx2) -mavxvnni
+ISA_avx512  := $(ISA_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni
+isa_flags = $(foreach i,avx2 avxvnni avx512,$(if $(filter %/set_$(i).c,$(1)),$(ISA_$(i))))
 
 define ROOM_RULES
 SRC_$(1) := $(call room_sources,$(1))

@@ -20,7 +20,7 @@ FUZZ     := $(notdir $(basename $(FUZZ_SRC)))
 FUZZ_SECONDS ?= 60
 define FUZZ_RULES
 FZROOMS_$(1) := $(call link_order,$(call closure,$(call unit_room,$(1))))
-FZSRC_$(1) := $$(filter-out engine/cpu/%_avx2.c,$$(foreach r,$$(FZROOMS_$(1)),$$(SRC_$$(r))))
+FZSRC_$(1) := $$(filter-out engine/cpu/set_%.c,$$(foreach r,$$(FZROOMS_$(1)),$$(SRC_$$(r))))
 # one command compiles all: any header of its rooms counts
 $(OUT)/fuzz/$(1): tests/fuzz/$(1).c $$(FZSRC_$(1)) $$(foreach r,$$(FZROOMS_$(1)),$$(wildcard $$(r)/*.h $$(r)/*/*.h)) $$(wildcard tests/tools/*.h) \
         $(call extra_libs,$(call unit_rooms,$(1))) $(OUT)/flags/$(call unit_room,$(1)) $(OUT)/flags/link

@@ -4,12 +4,24 @@
 
 #include "engine/cpu/exec_cpu.h"
 
+enum {
+    EXEC_MAX_TILES = 512, /* attention: rows of one slice, each of which may be a tile */
+    EXEC_PARTIALS_BYTES =
+        8
+        << 20, /* attention by parts: a long context's on many threads; pages cost nothing until used */
+};
+
 struct exec {
     const struct kernels *k;
     struct pool *pool;
     uint8_t *scratch; /* [n_threads][scratch_stride] */
     size_t scratch_stride;
-    uint32_t max_kv;
+    uint32_t max_cols;
+    uint8_t *acts;   /* [KERNELS_SLICE_ROWS] rows as in acts.h */
+    float *partials; /* [EXEC_PARTIALS_BYTES] */
+    uint32_t tiles[EXEC_MAX_TILES + 1];
+    uint32_t picks[KERNELS_SLICE_ROWS]; /* ops_matmul.c, struct experts_call */
+    uint32_t expert_no[KERNELS_SLICE_ROWS], expert_at[KERNELS_SLICE_ROWS + 1];
     uint64_t busy_ns; /* in exec_for since creation */
 };
 

@@ -5,22 +5,33 @@
 #include <time.h>
 
 #include "base/err.h"
+#include "engine/cpu/acts.h"
 #include "engine/cpu/exec.h"
 #include "model/index.h"
 
 enum { SCRATCH_ALIGN = 64 }; /* a cache line: threads never share one */
 
+/* Of one thread; the largest that any set wants, so that memory can be planned before a set is chosen. */
 static size_t scratch_stride(uint32_t max_cols, uint32_t max_kv)
 {
-    size_t tile = (size_t)KERNELS_TILE_ROWS * max_cols;
-    size_t scores = (size_t)max_kv * (1 + 2 * KERNELS_MAX_HEAD_DIM) + 8;
-    size_t bytes = sizeof(float) * (tile > scores ? tile : scores);
-    return (bytes + SCRATCH_ALIGN - 1) / SCRATCH_ALIGN * SCRATCH_ALIGN;
+    size_t most = 0;
+    const struct kernels *k;
+    for (uint32_t i = 0; (k = kernels_nth(i)); i++) {
+        size_t n = k->scratch_bytes(max_cols, max_kv);
+        most = n > most ? n : most;
+    }
+    return (most + SCRATCH_ALIGN - 1) / SCRATCH_ALIGN * SCRATCH_ALIGN;
+}
+
+static size_t acts_bytes(uint32_t max_cols)
+{
+    return KERNELS_SLICE_ROWS * acts_row_bytes(max_cols);
 }
 
 uint64_t exec_cpu_scratch_bytes(uint32_t n_threads, uint32_t max_cols, uint32_t max_kv)
 {
-    return (uint64_t)n_threads * scratch_stride(max_cols, max_kv);
+    return (uint64_t)n_threads * scratch_stride(max_cols, max_kv) + acts_bytes(max_cols) +
+           EXEC_PARTIALS_BYTES;
 }
 
 int exec_cpu_create(struct exec **out, const struct kernels *k, uint32_t n_threads,
@@ -30,15 +41,14 @@ int exec_cpu_create(struct exec **out, const struct kernels *k, uint32_t n_threa
     if (!x)
         return err_set(e, ERR_NOMEM, "compute context: out of memory");
     x->k = k;
-    x->max_kv = max_kv;
+    x->max_cols = max_cols;
     x->scratch_stride = scratch_stride(max_cols, max_kv);
     int rc = pool_create(&x->pool, n_threads, e);
     if (!rc) {
-        size_t bytes = x->scratch_stride * n_threads;
-        x->scratch = aligned_alloc(SCRATCH_ALIGN, bytes);
-        if (x->scratch)
-            memset(x->scratch, 0, bytes);
-        else
+        x->scratch = aligned_alloc(SCRATCH_ALIGN, x->scratch_stride * n_threads);
+        x->acts = aligned_alloc(SCRATCH_ALIGN, acts_bytes(max_cols));
+        x->partials = aligned_alloc(SCRATCH_ALIGN, EXEC_PARTIALS_BYTES);
+        if (!x->scratch || !x->acts || !x->partials)
             rc = err_set(e, ERR_NOMEM, "scratch of %u threads: out of memory", n_threads);
     }
     if (rc) {
@@ -55,6 +65,8 @@ void exec_cpu_destroy(struct exec *x)
         return;
     pool_destroy(x->pool);
     free(x->scratch);
+    free(x->acts);
+    free(x->partials);
     free(x);
 }
 
@@ -115,9 +127,12 @@ bool cpu_event_done(struct exec *x, struct event *v)
 int cpu_weight_bind(struct exec *x, struct weight *w, const char *name, struct err *e)
 {
     const struct tensor_type_info *t = tensor_type_info(w->type);
-    if (!t || !x->k->has_type(w->type))
-        return err_set(e, ERR_FORMAT, "tensor %s: the %s kernels have no block format %s", name,
-                       x->k->name, t ? t->name : "of that number");
+    if (!t)
+        return err_set(e, ERR_FORMAT, "tensor %s: block format %d has no kernels here", name,
+                       w->type);
+    if (w->n_cols % t->block_elems)
+        return err_set(e, ERR_FORMAT, "tensor %s: rows of %u are no whole blocks of %u (%s)", name,
+                       w->n_cols, t->block_elems, t->name);
     return 0;
 }
 

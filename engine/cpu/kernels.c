@@ -4,28 +4,44 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct kernels *known_set(size_t i)
-{
-    switch (i) { /* best first */
+static const struct kernels *const SETS[] = {
+    /* best first */
 #if defined(__x86_64__)
-    case 0:
-        return &KERNELS_AVX2;
+    &KERNELS_AVX512,
+    &KERNELS_AVXVNNI,
+    &KERNELS_AVX2,
 #endif
-    case 1:
-        return &KERNELS_REF;
-    default:
-        return NULL;
+    &KERNELS_REF,
+};
+enum { N_SETS = sizeof SETS / sizeof SETS[0] };
+
+const struct kernels *kernels_nth(uint32_t i)
+{
+    for (uint32_t k = 0; k < N_SETS; k++)
+        if (SETS[k] && i-- == 0) /* a set may be left out of a build */
+            return SETS[k];
+    return NULL;
+}
+
+static int unknown(const char *name, struct err *e)
+{
+    char names[128] = "";
+    const struct kernels *k;
+    for (uint32_t i = 0; (k = kernels_nth(i)); i++) {
+        strncat(names, i ? ", " : "", sizeof names - strlen(names) - 1);
+        strncat(names, k->name, sizeof names - strlen(names) - 1);
     }
+    return err_set(e, ERR_CONFIG, "kernels %s: unknown, expected one of %s", name, names);
 }
 
 int kernels_find(const struct kernels **out, const char *name, struct err *e)
 {
-    if (!name || !*name)
+    if (!name)
         name = getenv("EXASERVE_KERNELS");
     bool any = !name || !*name;
-    for (size_t i = 0; i < 2; i++) {
-        const struct kernels *k = known_set(i);
-        if (!k || (!any && strcmp(k->name, name)))
+    const struct kernels *k;
+    for (uint32_t i = 0; (k = kernels_nth(i)); i++) {
+        if (!any && strcmp(k->name, name))
             continue;
         if (k->usable()) {
             *out = k;
@@ -34,5 +50,5 @@ int kernels_find(const struct kernels **out, const char *name, struct err *e)
         if (!any)
             return err_set(e, ERR_CONFIG, "kernels %s: this CPU cannot run them", name);
     }
-    return err_set(e, ERR_CONFIG, "kernels %s: unknown, expected ref or avx2", any ? "" : name);
+    return unknown(any ? "" : name, e);
 }

@@ -1,10 +1,18 @@
-/* ops_attend.c - keys, values and attention on the CPU. */
-#include <math.h>
+/* ops_attend.c - keys, values and attention on the CPU.
+ *
+ * Rows of one sequence are taken together, up to KERNELS_ATTEND_ROWS queries with a kv head's group: they share each conversion of keys
+ * and values. Where that leaves threads without work (few streams, long contexts), an item is a part of the positions instead, and parts
+ * are merged afterwards, in the same order as in one go.
+ */
 #include <string.h>
 
 #include "engine/cpu/exec.h"
 #include "engine/cpu/kv_layout.h"
-#include "model/blocks.h"
+
+enum {
+    STORE_GRAIN = 64,   /* heads of tokens */
+    ITEMS_A_THREAD = 3, /* fewer: split positions */
+};
 
 const char *kv_type_name(int type)
 {
@@ -17,46 +25,8 @@ size_t cpu_kv_block_bytes(int kv_type, uint32_t n_layers, uint32_t n_kv_heads, u
     return (size_t)n_layers * n_kv_heads * kv_slab_bytes(kv_type, head_dim);
 }
 
-static void elem_put(uint8_t *base, int type, size_t at, float value, float inv_scale)
-{
-    if (type == KV_F32)
-        memcpy(base + 4 * at, &value, 4);
-    else if (type == KV_F16)
-        float_half(base + 2 * at, value);
-    else
-        base[at] = (uint8_t)(int8_t)lrintf(value * inv_scale);
-}
-
-static float elem_get(const uint8_t *base, int type, size_t at, float scale)
-{
-    float v;
-    if (type == KV_F32)
-        memcpy(&v, base + 4 * at, 4);
-    else if (type == KV_F16)
-        v = half_float(base + 2 * at);
-    else
-        v = scale * (float)(int8_t)base[at];
-    return v;
-}
-
-/* Of one token's head; 0 for a head of zeros, NaN if anything is not finite. */
-static float q8_scale(const float *in, uint32_t n)
-{
-    float most = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        if (!isfinite(in[i]))
-            return NAN;
-        most = fabsf(in[i]) > most ? fabsf(in[i]) : most;
-    }
-    return most < 1e-30f ? 0 : most / 127;
-}
-
-static float q8_inverse(float scale)
-{
-    return scale > 0 ? 1 / scale : 0;
-}
-
 struct store_job {
+    const struct exec *x;
     const struct kv_cache *kv;
     uint32_t layer;
     const float *k, *v;
@@ -66,32 +36,20 @@ struct store_job {
 static void store_items(void *ctx, uint32_t begin, uint32_t end, uint32_t thread)
 {
     const struct store_job *j = ctx;
-    uint32_t d = j->kv->head_dim, padded = kv_dim_padded(d);
-    int type = j->kv->type;
     for (uint32_t i = begin; i < end; i++) {
-        uint32_t r = i / j->kv->n_kv_heads, h = i % j->kv->n_kv_heads;
-        const struct batch_row *row = &j->s->rows[r];
-        struct kv_slab slab =
-            kv_slab(j->kv, step_block(j->s, row->seq, row->position), j->layer, h);
-        const float *k = j->k + (size_t)i * d, *v = j->v + (size_t)i * d;
-        size_t at = row->position % KV_BLOCK_TOKENS;
-        float k_inv = 0, v_inv = 0;
-        if (type == KV_Q8) {
-            k_inv = q8_inverse(slab.k_scale[at] = q8_scale(k, d));
-            v_inv = q8_inverse(slab.v_scale[at] = q8_scale(v, d));
-        }
-        for (uint32_t c = 0; c < d; c++)
-            elem_put(slab.k, type, c * KV_BLOCK_TOKENS + at, k[c], k_inv);
-        for (uint32_t c = 0; c < padded; c++)
-            elem_put(slab.v, type, at * padded + c, c < d ? v[c] : 0, v_inv);
+        const struct batch_row *row = &j->s->rows[i / j->kv->n_kv_heads];
+        size_t at = (size_t)i * j->kv->head_dim;
+        j->x->k->kv_store(j->kv, step_block(j->s, row->seq, row->position), j->layer,
+                          i % j->kv->n_kv_heads, row->position % KV_BLOCK_TOKENS, j->k + at,
+                          j->v + at);
     }
 }
 
 void cpu_kv_store(struct exec *x, const struct kv_cache *kv, uint32_t layer, const float *k,
                   const float *v, const struct step *s)
 {
-    exec_for(x, s->n_rows * kv->n_kv_heads, 32, store_items,
-             &(struct store_job){kv, layer, k, v, s});
+    exec_for(x, s->n_rows * kv->n_kv_heads, STORE_GRAIN, store_items,
+             &(struct store_job){x, kv, layer, k, v, s});
 }
 
 void cpu_kv_copy(struct exec *x, const struct kv_cache *kv, uint32_t from_block, uint32_t to_block)
@@ -100,49 +58,142 @@ void cpu_kv_copy(struct exec *x, const struct kv_cache *kv, uint32_t from_block,
            (uint8_t *)kv->data + from_block * kv->block_bytes, kv->block_bytes);
 }
 
-struct attend_job {
-    const struct exec *x;
+/* --- attention -------------------------------------------------------------------------------------------- */
+
+struct attend_call {
+    struct exec *x;
     float *out;
     const float *q;
     uint32_t n_heads;
     const struct kv_cache *kv;
     uint32_t layer, window;
     const struct step *s;
+    uint32_t n_tiles;      /* of x->tiles: first rows; n_tiles + 1 of them */
+    uint32_t n_parts;      /* most of any tile */
+    size_t partial_floats; /* of one part of a tile and head */
 };
 
+static void part_make(struct attend_part *p, const struct attend_call *c, uint32_t tile,
+                      uint32_t head, uint32_t thread)
+{
+    const struct kv_cache *kv = c->kv;
+    uint32_t r = c->x->tiles[tile], group = c->n_heads / kv->n_kv_heads;
+    const struct batch_row *row = &c->s->rows[r];
+    size_t stride = (size_t)c->n_heads * kv->head_dim;
+    size_t at = r * stride + (size_t)head * group * kv->head_dim;
+    *p = (struct attend_part){
+        .kv = kv,
+        .table = c->s->tables + (size_t)row->seq * c->s->table_stride,
+        .layer = c->layer,
+        .head = head,
+        .group = group,
+        .n_rows = c->x->tiles[tile + 1] - r,
+        .first_position = row->position,
+        .window = c->window,
+        .q = c->q + at,
+        .out = c->out + at,
+        .stride = stride,
+        .scratch = exec_scratch(c->x, thread),
+    };
+}
+
+/* Parts that any row of p sees. */
+static void parts_range(const struct attend_part *p, uint32_t *first, uint32_t *last)
+{
+    uint32_t n = p->first_position + 1;
+    *first = (p->window && n > p->window ? n - p->window : 0) / KERNELS_PART_TOKENS;
+    *last = (p->first_position + p->n_rows - 1) / KERNELS_PART_TOKENS;
+}
+
+/* Late tiles see the most positions: they go first. */
 static void attend_items(void *ctx, uint32_t begin, uint32_t end, uint32_t thread)
 {
-    const struct attend_job *j = ctx;
-    const struct kv_cache *kv = j->kv;
-    uint32_t group = j->n_heads / kv->n_kv_heads;
-    uint32_t d = kv->head_dim, padded = kv_dim_padded(d);
+    const struct attend_call *c = ctx;
     for (uint32_t i = begin; i < end; i++) {
-        uint32_t r = i / kv->n_kv_heads, h = i % kv->n_kv_heads;
-        const struct batch_row *row = &j->s->rows[r];
-        uint32_t last = row->position + 1;
-        uint32_t first = j->window && last > j->window ? last - j->window : 0;
-        float *scores = exec_scratch(j->x, thread), *k = scores + j->x->max_kv + 8,
-              *v = k + (size_t)j->x->max_kv * d;
-        for (uint32_t p = first; p < last; p++) {
-            struct kv_slab slab = kv_slab(kv, step_block(j->s, row->seq, p), j->layer, h);
-            uint32_t at = p % KV_BLOCK_TOKENS;
-            float k_scale = kv->type == KV_Q8 ? slab.k_scale[at] : 0;
-            float v_scale = kv->type == KV_Q8 ? slab.v_scale[at] : 0;
-            for (uint32_t c = 0; c < d; c++) {
-                k[(size_t)(p - first) * d + c] =
-                    elem_get(slab.k, kv->type, c * KV_BLOCK_TOKENS + at, k_scale);
-                v[(size_t)(p - first) * d + c] =
-                    elem_get(slab.v, kv->type, (size_t)at * padded + c, v_scale);
-            }
-        }
-        size_t at = ((size_t)r * j->n_heads + (size_t)h * group) * d;
-        j->x->k->attend(j->out + at, j->q + at, group, k, v, last - first, d, scores);
+        struct attend_part p;
+        part_make(&p, c, c->n_tiles - 1 - i / c->kv->n_kv_heads, i % c->kv->n_kv_heads, thread);
+        c->x->k->attend(&p);
     }
+}
+
+static float *partials_of(const struct attend_call *c, uint32_t item)
+{
+    return c->x->partials + (size_t)item * c->n_parts * c->partial_floats;
+}
+
+static void part_items(void *ctx, uint32_t begin, uint32_t end, uint32_t thread)
+{
+    const struct attend_call *c = ctx;
+    for (uint32_t i = begin; i < end; i++) {
+        uint32_t item = i / c->n_parts, first, last, n_kv = c->kv->n_kv_heads;
+        struct attend_part p;
+        part_make(&p, c, item / n_kv, item % n_kv, thread);
+        parts_range(&p, &first, &last);
+        uint32_t number = first + i % c->n_parts;
+        size_t size = attend_partial_floats(p.n_rows * p.group, c->kv->head_dim);
+        if (number <= last)
+            c->x->k->attend_one(&p, number, partials_of(c, item) + (number - first) * size);
+    }
+}
+
+static void merge_items(void *ctx, uint32_t begin, uint32_t end, uint32_t thread)
+{
+    const struct attend_call *c = ctx;
+    for (uint32_t item = begin; item < end; item++) {
+        uint32_t first, last, n_kv = c->kv->n_kv_heads;
+        struct attend_part p;
+        part_make(&p, c, item / n_kv, item % n_kv, thread);
+        parts_range(&p, &first, &last);
+        c->x->k->attend_merge(&p, first, last, partials_of(c, item));
+    }
+}
+
+/* Cut rows [begin, end) into tiles of one sequence each. */
+static void tiles_make(struct attend_call *c, uint32_t begin, uint32_t end)
+{
+    const struct batch_row *rows = c->s->rows;
+    uint32_t group = c->n_heads / c->kv->n_kv_heads, *tiles = c->x->tiles;
+    uint32_t most = KERNELS_ATTEND_ROWS / group ? KERNELS_ATTEND_ROWS / group : 1;
+    c->n_tiles = c->n_parts = 0;
+    for (uint32_t r = begin; r < end;) {
+        uint32_t n = 1;
+        while (n < most && r + n < end && rows[r + n].seq == rows[r].seq &&
+               rows[r + n].position == rows[r].position + n)
+            n++;
+        tiles[c->n_tiles++] = r;
+        uint32_t first, last;
+        parts_range(&(struct attend_part){.first_position = rows[r].position,
+                                          .n_rows = n,
+                                          .window = c->window},
+                    &first, &last);
+        c->n_parts = last - first + 1 > c->n_parts ? last - first + 1 : c->n_parts;
+        r += n;
+    }
+    tiles[c->n_tiles] = end;
+    c->partial_floats = attend_partial_floats(most * group, c->kv->head_dim);
+}
+
+static bool parts_pay(const struct attend_call *c, uint32_t n_items)
+{
+    uint32_t threads = pool_threads(c->x->pool);
+    size_t bytes = (size_t)n_items * c->n_parts * c->partial_floats * sizeof(float);
+    return c->x->k->attend_one && threads > 1 && c->n_parts > 1 &&
+           n_items < threads * ITEMS_A_THREAD && bytes <= EXEC_PARTIALS_BYTES;
 }
 
 void cpu_attend(struct exec *x, float *out, const float *q, uint32_t n_heads,
                 const struct kv_cache *kv, uint32_t layer, uint32_t window, const struct step *s)
 {
-    exec_for(x, s->n_rows * kv->n_kv_heads, 1, attend_items,
-             &(struct attend_job){x, out, q, n_heads, kv, layer, window, s});
+    struct attend_call c = {x, out, q, n_heads, kv, layer, window, s, 0, 0, 0};
+    for (uint32_t r = 0; r < s->n_rows; r += EXEC_MAX_TILES) {
+        uint32_t end = s->n_rows - r < EXEC_MAX_TILES ? s->n_rows : r + EXEC_MAX_TILES;
+        tiles_make(&c, r, end);
+        uint32_t n_items = c.n_tiles * kv->n_kv_heads;
+        if (parts_pay(&c, n_items)) {
+            exec_for(x, n_items * c.n_parts, 1, part_items, &c);
+            exec_for(x, n_items, 16, merge_items, &c);
+        } else {
+            exec_for(x, n_items, 1, attend_items, &c);
+        }
+    }
 }

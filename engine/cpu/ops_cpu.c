@@ -4,6 +4,7 @@
  * depends on the item alone, so neither the split nor the thread count can change a bit.
  */
 #include "engine/cpu/exec.h"
+#include "model/blocks.h"
 
 struct embed_job {
     const struct exec *x;
@@ -16,9 +17,9 @@ static void embed_items(void *ctx, uint32_t begin, uint32_t end, uint32_t thread
 {
     const struct embed_job *j = ctx;
     for (uint32_t r = begin; r < end; r++)
-        j->x->k->unpack(j->y + (size_t)r * j->w->n_cols,
-                        (const uint8_t *)j->w->data + j->rows[r].token * j->w->row_bytes,
-                        j->w->type, j->w->n_cols);
+        block_unpack(j->w->type, j->y + (size_t)r * j->w->n_cols,
+                     (const uint8_t *)j->w->data + j->rows[r].token * j->w->row_bytes,
+                     j->w->n_cols);
 }
 
 static void cpu_embed(struct exec *x, float *y, const struct weight *w,

@@ -59,6 +59,7 @@ void cpu_route(struct exec *x, uint32_t *choice, float *share, const float *logi
 }
 
 struct experts_sum_job {
+    const struct exec *x;
     float *y;
     const float *in, *share;
     uint32_t n_used, width;
@@ -71,10 +72,7 @@ static void experts_sum_items(void *ctx, uint32_t begin, uint32_t end, uint32_t 
         float *y = j->y + (size_t)r * j->width;
         for (uint32_t u = 0; u < j->n_used; u++) {
             size_t pair = (size_t)r * j->n_used + u;
-            float share = j->share[pair];
-            const float *in = j->in + pair * j->width;
-            for (uint32_t i = 0; i < j->width; i++)
-                y[i] += share * in[i];
+            j->x->k->scale_add(y, j->in + pair * j->width, j->share[pair], j->width);
         }
     }
 }
@@ -82,7 +80,7 @@ static void experts_sum_items(void *ctx, uint32_t begin, uint32_t end, uint32_t 
 void cpu_experts_sum(struct exec *x, float *y, const float *in, const float *share, uint32_t n_used,
                      uint32_t n, uint32_t width)
 {
-    exec_for(x, n, 4, experts_sum_items, &(struct experts_sum_job){y, in, share, n_used, width});
+    exec_for(x, n, 4, experts_sum_items, &(struct experts_sum_job){x, y, in, share, n_used, width});
 }
 
 /* --- rows with outputs ------------------------------------------------------------------------------------ */
@@ -126,6 +124,7 @@ void cpu_pool_sum(struct exec *x, float *sum, const float *in, uint32_t width, c
 }
 
 struct finite_job {
+    const struct exec *x;
     uint16_t *bad;
     uint16_t mark;
     const float *in;
@@ -136,14 +135,7 @@ static void finite_items(void *ctx, uint32_t begin, uint32_t end, uint32_t threa
 {
     const struct finite_job *j = ctx;
     for (uint32_t r = begin; r < end; r++) {
-        const float *in = j->in + (size_t)r * j->width;
-        uint32_t found = 0;
-        for (uint32_t i = 0; i < j->width; i++) {
-            uint32_t bits;
-            memcpy(&bits, &in[i], 4);
-            found |= (bits & 0x7f800000u) == 0x7f800000u; /* exponent of NaN and infinities */
-        }
-        if (found && !j->bad[r])
+        if (!j->bad[r] && !j->x->k->all_finite(j->in + (size_t)r * j->width, j->width))
             j->bad[r] = j->mark;
     }
 }
@@ -152,12 +144,13 @@ void cpu_mark_nonfinite(struct exec *x, uint16_t *bad, uint16_t mark, const floa
                         uint32_t width)
 {
     exec_for(x, n, width > 16384 ? 1 : 16, finite_items,
-             &(struct finite_job){bad, mark, in, width});
+             &(struct finite_job){x, bad, mark, in, width});
 }
 
 /* --- what sampling needs ---------------------------------------------------------------------------------- */
 
 struct logits_job {
+    const struct exec *x;
     uint32_t *ids;
     double *sums;
     float *masked;
@@ -169,20 +162,14 @@ struct logits_job {
 static void argmax_items(void *ctx, uint32_t begin, uint32_t end, uint32_t thread)
 {
     const struct logits_job *j = ctx;
-    for (uint32_t r = begin; r < end; r++) {
-        const float *v = j->logits + (size_t)r * j->n_vocab;
-        uint32_t best = 0;
-        for (uint32_t i = 1; i < j->n_vocab; i++)
-            if (v[i] > v[best])
-                best = i;
-        j->ids[r] = best;
-    }
+    for (uint32_t r = begin; r < end; r++)
+        j->ids[r] = j->x->k->argmax(j->logits + (size_t)r * j->n_vocab, j->n_vocab);
 }
 
 void cpu_argmax(struct exec *x, uint32_t *ids, const float *logits, uint32_t n, uint32_t n_vocab)
 {
     exec_for(x, n, 1, argmax_items,
-             &(struct logits_job){.ids = ids, .logits = logits, .n_vocab = n_vocab});
+             &(struct logits_job){.x = x, .ids = ids, .logits = logits, .n_vocab = n_vocab});
 }
 
 static void mask_items(void *ctx, uint32_t begin, uint32_t end, uint32_t thread)
@@ -203,25 +190,18 @@ void cpu_mask(struct exec *x, float *logits, const uint32_t *const *masks, uint3
               uint32_t n_vocab)
 {
     exec_for(x, n, 1, mask_items,
-             &(struct logits_job){.masked = logits, .masks = masks, .n_vocab = n_vocab});
+             &(struct logits_job){.x = x, .masked = logits, .masks = masks, .n_vocab = n_vocab});
 }
 
 static void log_sum_exp_items(void *ctx, uint32_t begin, uint32_t end, uint32_t thread)
 {
     const struct logits_job *j = ctx;
-    for (uint32_t r = begin; r < end; r++) {
-        const float *v = j->logits + (size_t)r * j->n_vocab;
-        double top = -INFINITY, sum = 0;
-        for (uint32_t i = 0; i < j->n_vocab; i++)
-            top = v[i] > top ? v[i] : top;
-        for (uint32_t i = 0; i < j->n_vocab; i++)
-            sum += exp(v[i] - top);
-        j->sums[r] = top + log(sum);
-    }
+    for (uint32_t r = begin; r < end; r++)
+        j->sums[r] = j->x->k->log_sum_exp(j->logits + (size_t)r * j->n_vocab, j->n_vocab);
 }
 
 void cpu_log_sum_exp(struct exec *x, double *out, const float *logits, uint32_t n, uint32_t n_vocab)
 {
     exec_for(x, n, 1, log_sum_exp_items,
-             &(struct logits_job){.sums = out, .logits = logits, .n_vocab = n_vocab});
+             &(struct logits_job){.x = x, .sums = out, .logits = logits, .n_vocab = n_vocab});
 }
