@@ -92,11 +92,17 @@ static void service(uint8_t state)
     router_on_service(w.router, &s);
 }
 
+static const char *chat_template; /* NULL: the byte model's own */
+
 static void model(uint32_t n_ctx)
 {
     struct model_meta meta;
     struct buf b;
     byte_model_meta(&meta);
+    if (chat_template) {
+        free(meta.chat_template);
+        meta.chat_template = strdup(chat_template);
+    }
     buf_init(&b, META_MAX_BYTES);
     assert_int_equal(meta_encode(&meta, &b, NULL), 0);
     struct msg_model m = {.deployment = DEPLOYMENT,
@@ -978,6 +984,52 @@ static void test_priorities_in_the_queue(void **state)
     stop();
 }
 
+/* Tools, their calls and answers, and a template's own variables are in the prompt as the template writes them. */
+static void test_tools_reach_the_template(void **state)
+{
+    static const char TOOLS[] =
+        "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"add\"}}]";
+    static const char MESSAGES[] = "\"messages\":[{\"role\":\"user\",\"content\":\"u\"},{\"role\":"
+                                   "\"assistant\",\"tool_calls\":[{"
+                                   "\"id\":\"1\",\"type\":\"function\",\"function\":{\"name\":"
+                                   "\"add\",\"arguments\":\"{}\"}}]},"
+                                   "{\"role\":\"tool\",\"tool_call_id\":\"1\",\"content\":\"42\"}]";
+    static const struct {
+        const char *choice, *prompt;
+    } CASES[] = {{"", "[add]u;>add;42;x"}, {",\"tool_choice\":\"none\"", "u;>add;42;x"}};
+    char body[1024], prompt[64];
+    chat_template =
+        "{% for t in tools or [] %}[{{ t.function.name }}]{% endfor %}{% for m in messages %}"
+        "{{ m.content or '' }}{% for c in m.tool_calls or [] %}>{{ c.function.name }}{% endfor %};"
+        "{% endfor %}{{ tail }}";
+    start((struct router_config){0});
+    ready(7, 4);
+    for (int i = 0; i < 2; i++) {
+        snprintf(body, sizeof body,
+                 "{\"model\":\"bytes\",%s,%s,\"chat_template_kwargs\":{\"tail\":\"x\"}%s}",
+                 MESSAGES, TOOLS, CASES[i].choice);
+        client_open(&c, post("/v1/chat/completions", body));
+        TURN_UNTIL(w.n_sent == i + 1);
+        struct msg_submit m;
+        assert_int_equal(msg_submit_get(&m, w.sent[i].body, w.sent[i].n_body, NULL), 0);
+        for (uint32_t k = 0; k < m.n_tokens; k++)
+            prompt[k] = (char)(u32_at(m.tokens, k) - BYTE_MODEL_FIRST);
+        prompt[m.n_tokens] = 0;
+        assert_string_equal(prompt, CASES[i].prompt);
+        step(&w.sent[i], 0, "ok$", FINISH_STOP);
+        EXPECT(&c, "\"content\":\"ok\"");
+        close(c.fd);
+    }
+    stop();
+    chat_template = NULL; /* one that shows none refuses them */
+    start((struct router_config){0});
+    ready(7, 4);
+    client_open(&c, post("/v1/chat/completions", body));
+    EXPECT(&c, "\"param\":\"tools\"");
+    close(c.fd);
+    stop();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1005,6 +1057,7 @@ int main(void)
         cmocka_unit_test(test_resubmitted_alike),
         cmocka_unit_test(test_bad_for_the_model),
         cmocka_unit_test(test_priorities_in_the_queue),
+        cmocka_unit_test(test_tools_reach_the_template),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -100,7 +100,8 @@ static void test_depth_and_nul(void **state)
     static const char NUL[] =
         "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"a\\u0000b\"}]}";
     assert_int_equal(parse(&r, API_CHAT, NUL, sizeof NUL - 1, &a), 0);
-    assert_int_equal(r.messages[0].content_bytes, 3);
+    assert_int_equal(json_string_length(json_object_get(json_array_get(r.messages, 0), "content")),
+                     3);
     api_request_fini(&r);
     static const char NAME[] = "{\"model\":\"m\\u0000\",\"messages\":[]}";
     assert_int_equal(parse(&r, API_CHAT, NAME, sizeof NAME - 1, &a), -1);
@@ -193,8 +194,30 @@ static void test_bad_chat(void **state)
         {M("[1]"), "messages[0]", "invalid_type", NULL},
         {M("[{}]"), "messages[0].role", "missing_required_parameter", NULL},
         {M("[{\"role\":1}]"), "messages[0].role", "missing_required_parameter", NULL},
-        {M("[{\"role\":\"tool\",\"content\":\"x\"}]"), "messages[0].role", "invalid_value",
-         "'tool'"},
+        {M("[{\"role\":\"tool\",\"content\":\"x\"}]"), "messages[0].tool_call_id",
+         "missing_required_parameter", NULL},
+        {M("[{\"role\":\"tool\",\"tool_call_id\":1,\"content\":\"x\"}]"),
+         "messages[0].tool_call_id", "invalid_type", NULL},
+        {M("[{\"role\":\"user\",\"tool_call_id\":\"a\",\"content\":\"x\"}]"),
+         "messages[0].tool_call_id", "unsupported_parameter", NULL},
+        {M("[{\"role\":\"user\",\"tool_calls\":[{}],\"content\":\"x\"}]"), "messages[0].tool_calls",
+         "unsupported_parameter", NULL},
+        {M("[{\"role\":\"assistant\",\"tool_calls\":{\"a\":1}}]"), "messages[0].tool_calls",
+         "invalid_type", NULL},
+        {M("[{\"role\":\"assistant\",\"tool_calls\":[{\"type\":\"x\"}]}]"),
+         "messages[0].tool_calls[0]", "invalid_value", NULL},
+        {M("[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":{}"
+           "}}]}]"),
+         "messages[0].tool_calls[0]", "invalid_type", "'arguments'"},
+        {M("[{\"role\":\"assistant\",\"reasoning_content\":1,\"content\":\"x\"}]"),
+         "messages[0].reasoning_content", "invalid_type", NULL},
+        {C("\"chat_template_kwargs\":1"), "chat_template_kwargs", "invalid_type", NULL},
+        {C("\"chat_template_kwargs\":{\"messages\":[]}"), "chat_template_kwargs", "invalid_value",
+         "'messages'"},
+        {C("\"tools\":[1]"), "tools[0]", "invalid_type", NULL},
+        {C("\"tools\":[{\"type\":\"web\"}]"), "tools[0]", "invalid_value", NULL},
+        {C("\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":1}}]"),
+         "tools[0]", "invalid_type", NULL},
         {M("[{\"role\":\"function\",\"content\":\"x\"}]"), "messages[0].role", "invalid_value",
          NULL},
         {M("[{\"role\":\"User\",\"content\":\"x\"}]"), "messages[0].role", "invalid_value", NULL},
@@ -217,7 +240,7 @@ static void test_bad_chat(void **state)
         {M("[{\"role\":\"user\",\"content\":\"a\",\"name\":5}]"), "messages[0].name",
          "invalid_type", NULL},
         {M("[{\"role\":\"assistant\",\"content\":\"a\",\"tool_calls\":[{}]}]"),
-         "messages[0].tool_calls", "unsupported_parameter", NULL},
+         "messages[0].tool_calls[0]", "invalid_type", NULL},
         {M("[{\"role\":\"assistant\",\"content\":\"a\",\"audio\":{\"id\":\"x\"}}]"),
          "messages[0].audio", "unsupported_parameter", NULL},
         {C("\"prompt\":\"x\""), "prompt", "unknown_parameter", NULL},
@@ -226,8 +249,8 @@ static void test_bad_chat(void **state)
         {C("\"max_tokens\":5,\"max_completion_tokens\":5"), "max_completion_tokens",
          "invalid_parameter_combination", NULL},
         {C("\"max_completion_tokens\":0"), "max_completion_tokens", "invalid_value", NULL},
-        {C("\"tools\":[{\"type\":\"function\"}]"), "tools", "unsupported_parameter", NULL},
-        {C("\"tools\":1"), "tools", "unsupported_parameter", NULL},
+        {C("\"tools\":[{\"type\":\"function\"}]"), "tools[0]", "missing_required_parameter", NULL},
+        {C("\"tools\":1"), "tools", "invalid_type", NULL},
         {C("\"tool_choice\":\"required\""), "tool_choice", "unsupported_parameter", NULL},
         {C("\"tool_choice\":{\"type\":\"function\"}"), "tool_choice", "unsupported_parameter",
          NULL},
@@ -512,6 +535,30 @@ static void test_good_sampling(void **state)
     api_request_fini(&r);
 }
 
+static void test_good_tools(void **state)
+{
+    static const char BODY[] =
+        "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"hi\"},{\"role\":"
+        "\"assistant\","
+        "\"content\":null,\"tool_calls\":[{\"id\":\"c1\",\"type\":\"function\",\"function\":{"
+        "\"name\":"
+        "\"f\",\"arguments\":\"{}\"}}]},{\"role\":\"tool\",\"tool_call_id\":\"c1\",\"content\":"
+        "\"42\"}],"
+        "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{}}}],"
+        "\"tool_choice\":\"none\",\"chat_template_kwargs\":{\"enable_thinking\":false}}";
+    struct api_request r;
+    struct api_error a;
+    if (parse(&r, API_CHAT, BODY, sizeof BODY - 1, &a))
+        fail_msg("%s", a.message);
+    json_t *call = json_array_get(r.messages, 1), *answer = json_array_get(r.messages, 2);
+    assert_true(json_is_null(json_object_get(call, "content")));
+    assert_int_equal(json_array_size(json_object_get(call, "tool_calls")), 1);
+    assert_string_equal(json_string_value(json_object_get(answer, "tool_call_id")), "c1");
+    assert_true(json_array_size(r.tools) == 1 && r.hides_tools);
+    assert_true(json_is_false(json_object_get(r.template_kwargs, "enable_thinking")));
+    api_request_fini(&r);
+}
+
 static void test_good_constraints(void **state)
 {
     static const struct {
@@ -640,12 +687,13 @@ static void test_good_values(void **state)
     struct api_error a;
     assert_int_equal(parse(&r, API_CHAT, BODY, sizeof BODY - 1, &a), 0);
     assert_string_equal(r.model, "org/m");
-    assert_int_equal(r.n_messages, 3);
-    assert_string_equal(r.messages[0].role, "system");
-    assert_string_equal(r.messages[1].content, "a\xc3\xa9\xf0\x9f\x99\x82");
-    assert_int_equal(r.messages[1].content_bytes, 7);
-    assert_string_equal(r.messages[2].role, "assistant");
-    assert_int_equal(r.messages[2].content_bytes, 0);
+    json_t *want =
+        json_loads("[{\"role\":\"system\",\"content\":\"be brief\"},{\"role\":\"user\",\"name\":"
+                   "\"joe\",\"content\":\"a\xc3\xa9\xf0\x9f\x99\x82\"},{\"role\":"
+                   "\"assistant\",\"content\":\"\"}]",
+                   0, NULL);
+    assert_true(json_equal(r.messages, want));
+    json_decref(want);
     assert_true(r.has_max_tokens && r.max_tokens == 7);
     assert_true(r.sampling.temperature == 0 && r.sampling.top_p == 0.5f && r.sampling.top_k == 40);
     assert_true(r.has_seed && r.sampling.seed == (uint64_t)-3);
@@ -722,7 +770,7 @@ int main(void)
         cmocka_unit_test(test_mutations),        cmocka_unit_test(test_bad_numbers),
         cmocka_unit_test(test_bad_sampling),     cmocka_unit_test(test_bad_embedding),
         cmocka_unit_test(test_long_lists),       cmocka_unit_test(test_good_sampling),
-        cmocka_unit_test(test_good_constraints),
+        cmocka_unit_test(test_good_constraints), cmocka_unit_test(test_good_tools),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
