@@ -37,4 +37,7 @@ struct coll { /* first member of every kind's own struct */
     uint32_t rank, size;
 };
 
+/* The least of every rank's number, on all of them. */
+int coll_least(struct coll *c, uint32_t mine, uint32_t *least, struct err *e);
+
 #endif

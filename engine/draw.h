@@ -18,6 +18,8 @@ uint64_t draws_bytes(const struct model_meta *meta, uint32_t n_requests, uint32_
 int draws_check(const struct draws *d, const struct msg_submit *s, struct err *e);
 /* Request i begins. As sampler_start. */
 int draws_start(struct draws *d, uint32_t i, const struct msg_submit *s, struct err *e);
+/* It is over. As sampler_end. */
+void draws_end(struct draws *d, uint32_t i);
 /* As sampler_draw: the logits are changed. */
 int draws_next(struct draws *d, uint32_t i, uint32_t position, float *logits, struct drawn *out,
                struct err *e);

@@ -38,7 +38,7 @@ struct shard_plan {
     enum shard_how how;
     uint32_t first, n; /* rows or columns (values) of each part; a vector is one row */
     uint32_t n_parts;  /* equal matrices, one after the other: experts; else 1 */
-    bool scattered;    /* the slice is not one piece of the tensor: it must be copied */
+    bool scattered;    /* columns of a matrix: they must be copied */
 };
 
 /* ERR_FORMAT: an architecture or parameters that no family here can run (named, expected and found). */
@@ -63,6 +63,8 @@ void graph_destroy(struct graph *g);
 int graph_forward(struct graph *g, const struct step *s, struct err *e);
 /* The other shards, over and over: compute the step that shard 0 hands out next. 1: done; 0: shard 0 called graph_end. */
 int graph_follow(struct graph *g, struct err *e);
+/* Shard 0, while it has nothing to hand out: the others' waits have the group's deadline. Call it well within that. */
+int graph_idle(struct graph *g, struct err *e);
 void graph_end(struct graph *g);
 /* After graph_forward: logits [n_vocab] of output i (back end memory), and the place where row r first had a NaN or an infinity: 0 nowhere,
  * 1 + layer, or 1 + n_layers for the logits. */

@@ -74,10 +74,10 @@ static bool is_vector(const struct family_tensor *t)
     return t->rows == W_ONE;
 }
 
-/* Only what lies scattered in the image is copied. */
+/* Only columns are copied. */
 static bool is_copied(const struct shape *s)
 {
-    return !s->is_slice && (s->col.n != s->cols || (s->row.n != s->rows && s->n_parts > 1));
+    return !s->is_slice && s->col.n != s->cols;
 }
 
 static uint64_t slice_bytes(const struct shape *s, const struct tensor_info *i)
@@ -237,6 +237,8 @@ static int matrix_bind(struct graph *g, struct taken *taken, struct weight *w,
         w->data = slice_copy(g, taken, s, i, data);
     else
         w->data = data + (s->is_slice ? 0 : s->row.first * w->row_bytes);
+    if (of_experts) /* those of a whole tensor are as far apart as there, whatever of them is ours */
+        w->expert_bytes = (s->is_slice || is_copied(s) ? s->row.n : s->rows) * w->row_bytes;
     int rc = g->ops->weight_bind(g->x, w, i->name, e);
     if (rc)
         *w = (struct weight){0};
@@ -272,7 +274,7 @@ int binding_apply(const struct binding *b, struct graph *g, const struct image *
             if (!i || !is_wanted(b, g, t, layer))
                 continue;
             struct shape s = shape_of(g, t, i);
-            const uint8_t *data = img->map + i->image_offset;
+            const uint8_t *data = image_data(img, i);
             uint8_t *place = (t->of_layer ? (uint8_t *)&g->layers[layer - g->part.layers.first]
                                           : (uint8_t *)&g->top) +
                              t->at;

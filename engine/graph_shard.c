@@ -139,7 +139,7 @@ int graph_shard_plan(struct shard_plan *out, const struct model_params *p, const
                            : 0,
         .n = by_cols ? cols.n : rows.n,
         .n_parts = at.t->of_experts ? p->n_experts : 1,
-        .scattered = (by_cols && at.t->rows != W_ONE) || (by_rows && at.t->of_experts),
+        .scattered = by_cols && at.t->rows != W_ONE,
     };
     return 0;
 }

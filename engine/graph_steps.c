@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum command { COMMAND_STEP = 1, COMMAND_KV_COPY = 2, COMMAND_END = 3 };
+enum command { COMMAND_STEP = 1, COMMAND_KV_COPY = 2, COMMAND_END = 3, COMMAND_IDLE = 4 };
 
 struct command_head {
     uint32_t command;
@@ -125,12 +125,21 @@ int graph_follow(struct graph *g, struct err *e)
                                g->size.n_blocks);
             g->ops->kv_copy(g->x, &g->kv, h.a, h.b);
             break;
+        case COMMAND_IDLE:
+            return 1;
         case COMMAND_END:
             return 0;
         default:
             return err_set(e, ERR_PROTO, "command %u of shard 0 is unknown", h.command);
         }
     }
+}
+
+int graph_idle(struct graph *g, struct err *e)
+{
+    return graph_is_shard(&g->size)
+               ? command_send(g, (struct command_head){.command = COMMAND_IDLE}, e)
+               : 0;
 }
 
 /* A broken group makes the next step fail: nothing to say here. */

@@ -107,8 +107,6 @@ static int build(struct engine_local *g, const struct engine_config *c, struct e
     int rc = g->backend->exec_open(&g->exec, c, &need, e);
     if (!rc)
         rc = graph_create(&g->graph, &g->img, &g->size, g->backend->ops, g->exec, e);
-    if (!rc)
-        rc = gang_create(&g->gang, g->graph, c->all, &g->size, p->n_vocab, e);
     if (!rc && g->draft)
         rc = draft_start(g->draft, g->backend->ops, g->exec, &g->size, &g->plan, e);
     if (!rc)
@@ -130,12 +128,11 @@ static int build(struct engine_local *g, const struct engine_config *c, struct e
 static void local_destroy(struct engine *base)
 {
     struct engine_local *g = self(base);
-    if (g->gang && !g->shard && !g->ended)
-        gang_end(g->gang, NULL);
+    if (g->graph && !g->shard && !g->ended)
+        graph_end(g->graph);
     batch_fini(&g->batch);
     draws_destroy(g->draws);
     draft_close(g->draft, g->backend);
-    gang_destroy(g->gang);
     graph_destroy(g->graph);
     if (g->exec)
         g->backend->exec_close(g->exec);
@@ -251,7 +248,7 @@ static int local_submit(struct engine *base, const struct msg_submit *s, uint64_
     uint32_t i = (uint32_t)(r - g->batch.requests);
     rc = draws_start(g->draws, i, s, e);
     if (rc)
-        batch_drop(&g->batch, r);
+        local_drop(g, r);
     return rc;
 }
 

@@ -9,7 +9,6 @@
 #include "engine/batch.h"
 #include "engine/draft.h"
 #include "engine/draw.h"
-#include "engine/gang.h"
 #include "engine/graph.h"
 #include "model/image.h"
 
@@ -22,7 +21,6 @@ struct engine_local {
     bool img_is_open;
     struct exec *exec;
     struct graph *graph;
-    struct gang *gang;
     struct draft *draft; /* NULL: none */
     struct graph_size size;
     struct batch_config plan;
@@ -40,7 +38,8 @@ struct engine_local {
 
 /* Sizes of graph and batch, and what they take: fills size, plan and memory_bytes. c is checked, img is open. ERR_LIMIT: it does not fit. */
 int local_memory_plan(struct engine_local *g, const struct engine_config *c, struct err *e);
-/* What a request can need at most, of the logits: outputs that a step has beside one for each slot. */
+/* The request's entry is free again, and what its sampler shared. */
+void local_drop(struct engine_local *g, struct request *r);
 int local_step(struct engine_local *g, uint64_t now_us, step_result_fn fn, void *ctx,
                struct err *e);
 

@@ -3,6 +3,7 @@
  * Three parts: weights (mapped, shared by the engines of a node), scratch (activations, logits, tables), KV. Weights and scratch follow from
  * the model and the configuration; KV gets what it is given, or what is left of the fraction.
  */
+#include "engine/coll.h"
 #include "engine/local.h"
 
 #include <inttypes.h>
@@ -84,8 +85,6 @@ static int needs_find(struct needs *n, const struct engine_local *g, struct err 
     n->scratch += g->backend->exec_bytes(&x) + batch_memory(&g->plan) +
                   draws_bytes(&g->img.meta, size.n_seqs, size.n_ctx) + 4 * row +
                   4 * (uint64_t)size.n_seqs + g->plan.max_out * sizeof(struct drawn);
-    if (size.pp_size * size.tp_size > 1)
-        n->scratch += gang_bytes(&size);
     return 0;
 }
 
@@ -142,8 +141,9 @@ int local_memory_plan(struct engine_local *g, const struct engine_config *c, str
     }
     if (total > available)
         return too_little(&n, blocks * n.block, available, "available", e);
-    uint32_t agreed;
-    rc = gang_agree_blocks(c->all, (uint32_t)blocks, &agreed, e);
+    uint32_t agreed = (uint32_t)blocks;
+    if (c->all)
+        rc = coll_least(c->all, agreed, &agreed, e);
     if (rc)
         return rc;
     if (agreed < least)

@@ -10,6 +10,12 @@
 /* A step that took so long may have outrun a deadline that still held when it began. */
 enum { LONG_STEP_US = 50000 };
 
+void local_drop(struct engine_local *g, struct request *r)
+{
+    draws_end(g->draws, (uint32_t)(r - g->batch.requests));
+    batch_drop(&g->batch, r);
+}
+
 struct taker { /* who gets the results of this step */
     struct engine_local *g;
     step_result_fn fn;
@@ -28,7 +34,7 @@ static void report_end(const struct taker *t, struct request *r, int finish, con
         .error = why,
     };
     t->fn(t->ctx, &result);
-    batch_drop(&t->g->batch, r);
+    local_drop(t->g, r);
 }
 
 static void report_ended(const struct taker *t, uint64_t now_us)
@@ -128,7 +134,7 @@ static void take_embedding(const struct taker *t, struct request *r, uint32_t ou
                       .n_embedding = n,
                       .embedding = g->host_row,
                   });
-    batch_drop(&g->batch, r);
+    local_drop(g, r);
 }
 
 /* --- draws ----------------------------------------------------------------------------------------------- */
@@ -197,7 +203,7 @@ static void take_draws(const struct taker *t, struct request *r)
                           .drawn = r->wants_logprobs ? a.drawn : NULL,
                       });
     if (a.finish != FINISH_NONE)
-        batch_drop(&t->g->batch, r);
+        local_drop(t->g, r);
     else if (a.bad)
         report_bad_numbers(t, r, a.bad);
     else if (a.error.code)
@@ -237,24 +243,23 @@ static int compute(struct engine_local *g, struct err *e)
 {
     struct batch *b = &g->batch;
     int rc = 0;
-    for (uint32_t i = 0; i < b->n_copies && !rc; i++) {
-        rc = gang_kv_copy(g->gang, b->copies[i].from, b->copies[i].to, e);
-        if (!rc && g->draft)
+    for (uint32_t i = 0; i < b->n_copies; i++) {
+        graph_kv_copy(g->graph, b->copies[i].from, b->copies[i].to);
+        if (g->draft)
             draft_kv_copy(g->draft, b->copies[i].from, b->copies[i].to);
     }
-    if (!rc && g->draft)
+    if (g->draft)
         rc = draft_propose(g->draft, b, e);
     if (rc)
         return rc;
     batch_rows(b);
-    for (uint32_t i = 0; i < b->n_entries && g->plan.pool_sums && !rc; i++) {
+    for (uint32_t i = 0; i < b->n_entries && g->plan.pool_sums; i++) {
         const struct request *r = &b->requests[i];
         if (r->n_rows && !r->n_computed)
-            rc = gang_pool_reset(g->gang, i, e);
+            graph_pool_reset(g->graph, i);
     }
     struct step step = {b->rows, b->n_rows, b->n_out, b->tables, b->table_stride};
-    if (!rc)
-        rc = gang_forward(g->gang, &step, e);
+    rc = graph_forward(g->graph, &step, e);
     if (!rc && g->draft)
         rc = draft_follow(g->draft, b, e);
     return rc;
@@ -270,10 +275,10 @@ static void count_time(struct engine_local *g, uint64_t us)
 
 static int follow(struct engine_local *g, struct err *e)
 {
-    int rc = g->ended ? 1 : gang_follow(g->gang, e);
-    g->ended = g->ended || rc == 1;
-    g->n_steps += rc == 0;
-    return rc < 0 ? rc : !g->ended;
+    int rc = g->ended ? 0 : graph_follow(g->graph, e);
+    g->ended = g->ended || rc == 0;
+    g->n_steps += rc > 0;
+    return rc;
 }
 
 int local_step(struct engine_local *g, uint64_t now_us, step_result_fn fn, void *ctx, struct err *e)
@@ -286,7 +291,7 @@ int local_step(struct engine_local *g, uint64_t now_us, step_result_fn fn, void 
     report_ended(&t, now_us);
     memset(g->logits_index, 0xff, b->n_entries * sizeof *g->logits_index);
     if (!batch_plan(b)) {
-        int rc = gang_idle(g->gang, e);
+        int rc = graph_idle(g->graph, e);
         return rc ? rc : (int)batch_active(b);
     }
     int rc = compute(g, e);

@@ -30,8 +30,17 @@ struct weight {
     uint32_t n_rows, n_cols; /* of one expert where there are several */
     uint32_t n_experts;      /* 0: no mixture */
     size_t row_bytes;
+    size_t
+        expert_bytes; /* from one expert to the next; 0: they follow one another. A shard's are rows out of larger ones */
     void *bound; /* the back end's own: a device copy, a descriptor; NULL on the CPU */
 };
+
+/* The first row of an expert. */
+static inline const void *weight_expert(const struct weight *w, uint32_t expert)
+{
+    size_t step = w->expert_bytes ? w->expert_bytes : w->n_rows * w->row_bytes;
+    return (const uint8_t *)w->data + expert * step;
+}
 
 enum { ROW_NO_OUT = UINT32_MAX };
 

@@ -19,18 +19,22 @@ struct sampler_pool;
 struct sampler; /* of one request; belongs to the pool */
 struct model_meta;
 
-/* meta gives the constraint's token bytes (through text/); it must outlive the pool. n_samplers: requests at once. */
+/* meta gives the constraint's token bytes (through text/) and may go after. n_samplers: requests at once. */
 int sampler_pool_create(struct sampler_pool **out, const struct model_meta *meta,
                         uint32_t n_samplers, uint32_t n_ctx, struct err *e);
 void sampler_pool_destroy(struct sampler_pool *p);
 uint64_t sampler_pool_bytes(const struct model_meta *meta, uint32_t n_samplers, uint32_t n_ctx);
 
-/* ERR_FORMAT: a parameter that is no number or out of range (named), a bias outside the vocabulary. */
+/* ERR_FORMAT, ERR_LIMIT: a parameter that is no number or out of range (named), a bias outside the vocabulary. */
 int sampling_check(const struct msg_submit *s, uint32_t n_vocab, struct err *e);
 /* Begin request i (any earlier one of that number ends): state is rebuilt from s->tokens, of which the last s->start are the log.
- * ERR_LIMIT, ERR_FORMAT, ERR_CONFIG: the constraint cannot be compiled, or the log breaks it (position named). */
+ * ERR_LIMIT, ERR_FORMAT, ERR_CONFIG: the constraint cannot be compiled, or the log breaks it (position named). ERR_AGAIN: too many
+ * different constraints are in use. */
 int sampler_start(struct sampler_pool *p, uint32_t i, const struct msg_submit *s,
                   struct sampler **out, struct err *e);
+
+/* The request is over: what it shares with others (its constraint) is given back. A later start of its number does the same. NULL is allowed. */
+void sampler_end(struct sampler *s);
 
 struct drawn {
     uint32_t token;

@@ -21,13 +21,18 @@
 #include "base/err.h"
 #include "model/index.h"
 #include "model/meta.h"
+#include "model/source.h"
 
 /* Called with bytes done and in all; may be NULL. */
 typedef void (*pack_progress_fn)(void *ctx, uint64_t done, uint64_t total);
 
-/* Write path (as path.tmp…, renamed at the end). tensor_data[i] has index->tensors[i].n_bytes
- * bytes; hashes, meta_hash and digest of *index are filled here. A full disk: ERR_LIMIT with needed
- * and free bytes, nothing left behind. */
+/* Write path (as path.tmp…, renamed at the end). Segments are asked of the source in the index's order, each once, and kept
+ * no longer than it takes to write them; hashes, meta_hash and digest of *index are filled here. A full disk: ERR_LIMIT with
+ * needed and free bytes, nothing left behind. */
+int pack_write_from(const char *path, struct model_index *index, const struct model_meta *meta,
+                    const struct tensor_source *source, pack_progress_fn progress, void *ctx,
+                    struct err *e);
+/* The same of tensors in memory: tensor_data[i] has index->tensors[i].n_bytes bytes. */
 int pack_write(const char *path, struct model_index *index, const struct model_meta *meta,
                const uint8_t *const *tensor_data, pack_progress_fn progress, void *ctx,
                struct err *e);

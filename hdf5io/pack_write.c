@@ -2,7 +2,7 @@
  *
  * Everything goes into PATH.tmp under an flock (what a killed run left there is taken over), and
  * gets its name by rename when all of it is on the disk. Space is reserved beforehand: a full disk
- * shows before the long part.
+ * shows before the long part. Every byte is asked for once, hashed and written; the index is last.
  */
 #include "hdf5io/pack.h"
 
@@ -35,7 +35,8 @@ struct writer {
     hid_t file;
     struct model_index *index;
     const struct model_meta *meta;
-    const uint8_t *const *data;
+    const struct tensor_source *source;
+    uint8_t *piece; /* owned: SEGMENT_BYTES for the source to fill */
     struct buf meta_bytes, index_bytes;
     uint64_t need; /* bytes of the whole pack, estimated from above */
     pack_progress_fn progress;
@@ -56,23 +57,22 @@ static int disk_full(const struct writer *w, struct err *e)
                    w->path, w->need, free_bytes);
 }
 
-/* Every hash, and with them the digest. */
-static int fill_hashes(struct writer *w, uint64_t *done, uint64_t total, struct err *e)
+/* The meta bytes, and how long the index will be: its hashes come with the tensors. */
+static int encode_early(struct writer *w, struct err *e)
 {
-    struct model_index *x = w->index;
-    for (uint32_t s = 0; s < x->n_segments; s++) {
-        struct segment seg = index_segment(x, s);
-        sha256_of(w->data[seg.tensor] + seg.offset, seg.n_bytes, x->hashes[s]);
-        *done += seg.n_bytes;
-        if (w->progress)
-            w->progress(w->ctx, *done, total);
-    }
     int rc = meta_encode(w->meta, &w->meta_bytes, e);
     if (rc)
         return rc;
-    sha256_of(w->meta_bytes.data, w->meta_bytes.len, x->meta_hash);
-    rc = index_seal(x, e);
-    return rc ? rc : index_encode(x, &w->index_bytes, e);
+    sha256_of(w->meta_bytes.data, w->meta_bytes.len, w->index->meta_hash);
+    return index_encode(w->index, &w->index_bytes, e);
+}
+
+/* The index with every hash, and the digest. */
+static int encode_index(struct writer *w, struct err *e)
+{
+    buf_reset(&w->index_bytes);
+    int rc = index_seal(w->index, e);
+    return rc ? rc : index_encode(w->index, &w->index_bytes, e);
 }
 
 /* Take PATH.tmp for ourselves. */
@@ -127,30 +127,47 @@ static int reserve(struct writer *w, struct err *e)
     return 0;
 }
 
-static int write_segments(struct writer *w, hid_t set, const struct tensor_info *t,
-                          const uint8_t *data, uint64_t *done, uint64_t total, struct err *e)
+static int write_segment(struct writer *w, hid_t set, hid_t space, uint32_t tensor,
+                         const struct segment *seg, uint32_t number, struct err *e)
 {
+    const struct tensor_info *t = &w->index->tensors[tensor];
+    const uint8_t *bytes;
+    int rc =
+        w->source->read(w->source->ctx, tensor, seg->offset, seg->n_bytes, w->piece, &bytes, e);
+    if (rc)
+        return rc;
+    sha256_of(bytes, seg->n_bytes, w->index->hashes[number]);
+    hsize_t start = seg->offset, n = seg->n_bytes;
+    hid_t memory = H5Screate_simple(1, &n, NULL);
+    if (memory < 0 || H5Sselect_hyperslab(space, H5S_SELECT_SET, &start, NULL, &n, NULL) < 0 ||
+        H5Dwrite(set, H5T_NATIVE_UINT8, memory, space, H5P_DEFAULT, bytes) < 0)
+        rc = h5_error(e, ERR_SYS, "cannot write tensor %s at byte %" PRIu64, t->name, seg->offset);
+    h5_close_space(memory);
+    return rc;
+}
+
+static int write_segments(struct writer *w, hid_t set, uint32_t tensor, uint64_t *done,
+                          struct err *e)
+{
+    const struct tensor_info *t = &w->index->tensors[tensor];
     hsize_t dims = t->n_bytes;
     hid_t space = H5Screate_simple(1, &dims, NULL);
     int rc = space < 0 ? h5_error(e, ERR_SYS, "tensor %s", t->name) : 0;
-    for (uint64_t at = 0; at < t->n_bytes && !rc; at += SEGMENT_BYTES) {
-        hsize_t start = at, n = t->n_bytes - at < SEGMENT_BYTES ? t->n_bytes - at : SEGMENT_BYTES;
-        hid_t memory = H5Screate_simple(1, &n, NULL);
-        if (memory < 0 || H5Sselect_hyperslab(space, H5S_SELECT_SET, &start, NULL, &n, NULL) < 0 ||
-            H5Dwrite(set, H5T_NATIVE_UINT8, memory, space, H5P_DEFAULT, data + at) < 0)
-            rc = h5_error(e, ERR_SYS, "cannot write tensor %s at byte %" PRIu64, t->name, at);
-        h5_close_space(memory);
-        *done += n;
+    for (uint32_t i = 0; i < t->n_segments && !rc; i++) {
+        struct segment seg = index_segment(w->index, t->first_segment + i);
+        rc = write_segment(w, set, space, tensor, &seg, t->first_segment + i, e);
+        *done += seg.n_bytes;
         if (!rc && w->progress)
-            w->progress(w->ctx, *done, total);
+            w->progress(w->ctx, *done, w->index->data_bytes);
     }
     h5_close_space(space);
     return rc;
 }
 
-static int write_tensors(struct writer *w, uint64_t *done, uint64_t total, struct err *e)
+static int write_tensors(struct writer *w, struct err *e)
 {
     const struct model_index *x = w->index;
+    uint64_t done = 0;
     hid_t group;
     int rc = h5_group_create(w->file, "tensors", &group, e);
     for (uint32_t i = 0; i < x->n_tensors && !rc; i++) {
@@ -162,7 +179,7 @@ static int write_tensors(struct writer *w, uint64_t *done, uint64_t total, struc
         if (!rc)
             rc = h5_attr_u64s(set, "shape", t->dims, t->n_dims, e);
         if (!rc)
-            rc = write_segments(w, set, t, w->data[i], done, total, e);
+            rc = write_segments(w, set, i, &done, e);
         h5_close_data(set);
     }
     h5_close_group(group);
@@ -187,6 +204,21 @@ static int write_config(struct writer *w, struct err *e)
         {"n_vocab", p->n_vocab},
         {"tied_embeddings", p->tied_embeddings},
     };
+    const struct { /* only where the model has such a thing */
+        const char *name;
+        int64_t value;
+    } extras[] = {
+        {"rope_scaling", p->rope_scaling},
+        {"rope_orig_ctx", p->rope_orig_ctx},
+        {"window", p->window},
+        {"window_from", p->window_from},
+        {"nope_every", p->nope_every},
+        {"n_experts", p->n_experts},
+        {"n_experts_used", p->n_experts_used},
+        {"n_ff_expert", p->n_ff_expert},
+        {"experts_renorm", p->experts_renorm},
+        {"pooling", p->pooling},
+    };
     hid_t group;
     int rc = h5_group_create(w->file, "config", &group, e);
     if (!rc)
@@ -195,6 +227,11 @@ static int write_config(struct writer *w, struct err *e)
         rc = h5_attr_text(group, "arch", p->arch, e);
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0] && !rc; i++)
         rc = h5_attr_i64(group, numbers[i].name, numbers[i].value, e);
+    for (size_t i = 0; i < sizeof extras / sizeof extras[0] && !rc; i++)
+        if (extras[i].value)
+            rc = h5_attr_i64(group, extras[i].name, extras[i].value, e);
+    if (!rc && p->rope_factor > 0)
+        rc = h5_attr_f64(group, "rope_factor", (double)p->rope_factor, e);
     if (!rc)
         rc = h5_attr_f64(group, "rope_base", (double)p->rope_base, e);
     if (!rc)
@@ -233,7 +270,7 @@ static int write_tokenizer(struct writer *w, struct err *e)
     return rc;
 }
 
-static int write_contents(struct writer *w, uint64_t *done, uint64_t total, struct err *e)
+static int write_contents(struct writer *w, struct err *e)
 {
     int rc = write_config(w, e);
     if (!rc)
@@ -242,7 +279,9 @@ static int write_contents(struct writer *w, uint64_t *done, uint64_t total, stru
         rc = h5_data_strings(w->file, "chat_template", (const char *const *)&w->meta->chat_template,
                              1, true, e);
     if (!rc)
-        rc = write_tensors(w, done, total, e);
+        rc = write_tensors(w, e);
+    if (!rc)
+        rc = encode_index(w, e);
     if (!rc)
         rc = h5_data_bytes(w->file, "index", w->index_bytes.data, w->index_bytes.len, NULL, e);
     if (!rc)
@@ -271,18 +310,17 @@ static int publish(struct writer *w, struct err *e)
 
 static int write_pack(struct writer *w, struct err *e)
 {
-    uint64_t done = 0, total = 2 * w->index->data_bytes; /* every byte is hashed, then written */
     int rc = path_join(w->tmp, sizeof w->tmp, e, "%s.tmp", w->path);
     if (!rc)
         rc = lock_tmp(w, e);
     if (!rc)
-        rc = fill_hashes(w, &done, total, e);
+        rc = encode_early(w, e);
     if (!rc)
         rc = create_file(w, e);
     if (!rc)
         rc = reserve(w, e);
     if (!rc)
-        rc = write_contents(w, &done, total, e);
+        rc = write_contents(w, e);
     if (!rc)
         rc = publish(w, e);
     if (rc == ERR_LIMIT && w->need)
@@ -290,9 +328,9 @@ static int write_pack(struct writer *w, struct err *e)
     return rc;
 }
 
-int pack_write(const char *path, struct model_index *index, const struct model_meta *meta,
-               const uint8_t *const *tensor_data, pack_progress_fn progress, void *ctx,
-               struct err *e)
+int pack_write_from(const char *path, struct model_index *index, const struct model_meta *meta,
+                    const struct tensor_source *source, pack_progress_fn progress, void *ctx,
+                    struct err *e)
 {
     struct writer *w = calloc(1, sizeof *w);
     if (!w)
@@ -302,7 +340,8 @@ int pack_write(const char *path, struct model_index *index, const struct model_m
         .file = -1,
         .index = index,
         .meta = meta,
-        .data = tensor_data,
+        .source = source,
+        .piece = malloc(SEGMENT_BYTES),
         .progress = progress,
         .ctx = ctx,
     };
@@ -310,7 +349,8 @@ int pack_write(const char *path, struct model_index *index, const struct model_m
     buf_init(&w->index_bytes, INDEX_MAX_BYTES);
     struct h5_quiet quiet;
     h5_quiet_begin(&quiet);
-    int rc = path_join(w->path, sizeof w->path, e, "%s", path);
+    int rc = w->piece ? path_join(w->path, sizeof w->path, e, "%s", path)
+                      : err_set(e, ERR_NOMEM, "out of memory for writing %s", path);
     if (!rc)
         rc = write_pack(w, e);
     /* A file that cannot be written cannot be closed either, and would keep its space: empty it. */
@@ -325,6 +365,15 @@ int pack_write(const char *path, struct model_index *index, const struct model_m
     h5_quiet_end(&quiet);
     buf_fini(&w->meta_bytes);
     buf_fini(&w->index_bytes);
+    free(w->piece);
     free(w);
     return rc;
+}
+
+int pack_write(const char *path, struct model_index *index, const struct model_meta *meta,
+               const uint8_t *const *tensor_data, pack_progress_fn progress, void *ctx,
+               struct err *e)
+{
+    struct tensor_source source = source_mapped(tensor_data);
+    return pack_write_from(path, index, meta, &source, progress, ctx, e);
 }

@@ -1,5 +1,5 @@
 # Speed of one engine: build/$(MODE)/tests/bench/engine_bench IMAGE [THREADS [KERNELS [STREAMS …]]]
-ENGINE_BENCH_ROOMS := engine wire model base
+ENGINE_BENCH_ROOMS := engine text wire model base
 $(OUT)/tests/bench/engine_bench: tests/bench/engine_bench.c $(call room_libs,$(ENGINE_BENCH_ROOMS)) $(OUT)/flags/engine $(OUT)/flags/link
 	@mkdir -p $(@D); echo "  bench $(@F)"
 	@$(CC) $(FLG_engine) $< -o $@ $(LDFLAGS_ALL) -Wl,--as-needed $(call room_libs,$(ENGINE_BENCH_ROOMS)) $(call pkg_libs,$(call link_pkgs,$(ENGINE_BENCH_ROOMS))) -lm

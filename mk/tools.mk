@@ -22,6 +22,10 @@ $(VENV)/.done: tests/tools/requirements.txt
 venv: $(VENV)/.done  ## Python clients that the tests talk with, in build/venv
 	@:
 
+.PHONY: templates
+templates:  ## fetch published chat templates (2.5 MB) into build/templates, for the test against Jinja2
+	@tests/tools/get_templates.sh $(BUILD)/templates || echo "templates: not to be had; the test with them is skipped" >&2
+
 # deps first, in a make of its own: pkg-config is asked when a makefile is read.
 demo:  ## a real model answers through a real Slurm allocation on this machine (root; installs what it needs)
 	@$(MAKE) --no-print-directory deps
@@ -30,7 +34,7 @@ demo:  ## a real model answers through a real Slurm allocation on this machine (
 
 check:  ## every test, under prove (root; installs what it needs)
 	@$(MAKE) --no-print-directory deps
-	@$(MAKE) --no-print-directory -j$(JOBS) check-bins model venv
+	@$(MAKE) --no-print-directory -j$(JOBS) check-bins model venv templates
 	@tests/tools/check.sh $(BUILD)
 
 tools-bins: mpi-tools

@@ -97,6 +97,36 @@ static int place_tensors(struct gguf *g, const struct gguf_doc *d, struct err *e
     return rc;
 }
 
+/* rope_freqs.weight has the divisors of a llama3 scaling, which no key tells of. The largest is its factor. */
+static int read_rope_freqs(struct gguf *g, const char *label, struct err *e)
+{
+    struct model_params *p = &g->meta.params;
+    const struct tensor_info *t = index_find(&g->index, "rope_freqs.weight");
+    if (!t)
+        return 0;
+    if (t->type != TENSOR_F32 || t->n_dims != 1 || t->dims[0] != p->rope_dim / 2)
+        return err_set(e, ERR_FORMAT,
+                       "%s: tensor rope_freqs.weight: expected %" PRIu32 " numbers in F32", label,
+                       p->rope_dim / 2);
+    if (p->rope_scaling != ROPE_PLAIN)
+        return err_set(e, ERR_FORMAT,
+                       "%s: tensor rope_freqs.weight: expected no other scaling beside it, found "
+                       "key %s.rope.scaling.type",
+                       label, p->arch);
+    struct rd r = rd_make(g->tensor_data[t - g->index.tensors], t->n_bytes);
+    for (uint64_t i = 0; i < t->dims[0]; i++) {
+        float v = rd_f32(&r);
+        if (!(v > 0 && v < 1e6f))
+            return err_set(e, ERR_FORMAT,
+                           "%s: tensor rope_freqs.weight: item %" PRIu64
+                           ": expected a number above 0, found %g",
+                           label, i, (double)v);
+        p->rope_factor = v > p->rope_factor ? v : p->rope_factor;
+    }
+    p->rope_scaling = ROPE_LLAMA3;
+    return 0;
+}
+
 int gguf_parse(struct gguf *g, const void *data, size_t n, const char *label, struct err *e)
 {
     struct gguf new = {0};
@@ -108,14 +138,16 @@ int gguf_parse(struct gguf *g, const void *data, size_t n, const char *label, st
     rc = gguf_model_read(&d, &new.meta, e);
     if (!rc)
         rc = build_index(&d, &new.index, e);
+    if (!rc)
+        rc = place_tensors(&new, &d, e);
+    if (!rc)
+        rc = read_rope_freqs(&new, label, e);
     if (!rc) {
         new.meta.params.tied_embeddings = !index_find(&new.index, "output.weight");
         rc = meta_check(&new.meta, e);
         if (rc && e)
             err_prefix(e, "%s: ", label);
     }
-    if (!rc)
-        rc = place_tensors(&new, &d, e);
     gguf_doc_fini(&d);
     if (rc)
         gguf_close(&new);

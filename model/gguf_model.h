@@ -9,4 +9,7 @@
  * expected and found. */
 int gguf_model_read(const struct gguf_doc *d, struct model_meta *m, struct err *e);
 
+/* The part of it that is the architecture's: m->params but for arch, n_vocab and tied_embeddings. (gguf_params.c) */
+int gguf_params_read(const struct gguf_doc *d, struct model_meta *m, struct err *e);
+
 #endif

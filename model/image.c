@@ -108,6 +108,7 @@ void image_close(struct image *img)
 {
     meta_fini(&img->meta);
     index_fini(&img->index);
+    free(img->moved);
     if (img->map)
         munmap((void *)img->map, img->map_bytes);
     if (img->fd >= 0)
@@ -121,5 +122,11 @@ const void *image_tensor(const struct image *img, const char *name, const struct
     const struct tensor_info *t = index_find(&img->index, name);
     if (info)
         *info = t;
-    return t ? img->map + t->image_offset : NULL;
+    return t ? image_data(img, t) : NULL;
+}
+
+const void *image_data(const struct image *img, const struct tensor_info *t)
+{
+    size_t i = (size_t)(t - img->index.tensors);
+    return img->moved && img->moved[i] ? img->moved[i] : img->map + t->image_offset;
 }

@@ -60,6 +60,8 @@ struct image {
     const uint8_t *map; /* the whole file, read-only, shared */
     size_t map_bytes;
     int fd; /* holds a shared flock: in use */
+    const uint8_t **
+        moved; /* owned [n_tensors], NULL: where tensors lie that are not in the map (image_derived.h) */
 };
 /* Map an image. verify: also check every segment hash (slow). Header, sizes, index and meta are
  * always checked. */
@@ -68,5 +70,8 @@ void image_close(struct image *img);
 /* Tensor bytes, or NULL if there is none of that name. */
 const void *image_tensor(const struct image *img, const char *name,
                          const struct tensor_info **info);
+
+/* The bytes of one of index.tensors. */
+const void *image_data(const struct image *img, const struct tensor_info *t);
 
 #endif

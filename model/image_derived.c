@@ -291,6 +291,24 @@ const void *image_derived_tensor(const struct image_derived *d, uint32_t i, size
     return d->map + d->places[i].offset;
 }
 
+int image_derived_apply(struct image *img, const struct image_derived *d,
+                        const struct derived_part *parts, struct err *e)
+{
+    if (!img->moved)
+        img->moved = calloc(img->index.n_tensors, sizeof *img->moved);
+    if (!img->moved)
+        return err_set(e, ERR_NOMEM, "columns of %u tensors: out of memory", d->n_parts);
+    for (uint32_t i = 0; i < d->n_parts; i++) {
+        const struct place *p = &d->places[i];
+        size_t at = (size_t)(index_find(&img->index, parts[i].tensor) - img->index.tensors);
+        struct tensor_info *t = &img->index.tensors[at];
+        t->dims[0] = parts[i].count;
+        t->n_bytes = p->row_bytes * p->n_rows;
+        img->moved[at] = d->map + p->offset;
+    }
+    return 0;
+}
+
 uint64_t image_derived_bytes(const struct image_derived *d)
 {
     return d->file_bytes;

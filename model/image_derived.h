@@ -26,6 +26,9 @@ int image_derived_open(struct image_derived **out, const struct image *img, cons
 void image_derived_close(struct image_derived *d);
 /* Rows of part i, one after another; *row_bytes each. */
 const void *image_derived_tensor(const struct image_derived *d, uint32_t i, size_t *row_bytes);
+/* From now on img has these tensors with these columns only, and their bytes are d's, which must stay open as long as img is. */
+int image_derived_apply(struct image *img, const struct image_derived *d,
+                        const struct derived_part *parts, struct err *e);
 uint64_t image_derived_bytes(const struct image_derived *d);
 /* Compare with the hash that was taken when it was made. */
 int image_derived_verify(const struct image_derived *d, struct err *e);

@@ -84,9 +84,97 @@ enum rope_scaling {
 /* How the hidden states of a text become one vector. Numbers as in GGUF (llama_pooling_type). */
 enum pooling { POOLING_NONE = 0, POOLING_MEAN = 1, POOLING_LAST = 3 };
 
+/* How text becomes tokens and back. One form for GGUF and Hugging Face files: the vocabulary, and steps that name what the
+ * `tokenizers` library does (normalizers, pre-tokenizers, decoders), each with its options. docs/internals/tokenizers.md. */
+enum tok_step_kind {
+    /* normalizers: section of text → text */
+    TOK_NFC = 1,
+    TOK_NFD = 2,
+    TOK_NFKC = 3,
+    TOK_NFKD = 4,
+    TOK_LOWERCASE = 5,
+    TOK_STRIP_ACCENTS = 6,
+    TOK_STRIP = 7,     /* flags: TOK_LEFT, TOK_RIGHT */
+    TOK_REPLACE = 8,   /* text → to; flags: TOK_REGEX */
+    TOK_PREPEND = 9,   /* text */
+    TOK_BERT = 10,     /* flags: TOK_BERT_… */
+    TOK_CHARSMAP = 11, /* text: SentencePiece's precompiled_charsmap, any bytes */
+    TOK_NMT = 12,
+    /* pre-tokenizers: pieces → pieces */
+    TOK_BYTE_LEVEL = 32, /* flags: TOK_PREFIX_SPACE, TOK_REGEX (GPT-2's expression) */
+    TOK_METASPACE = 33,  /* text: one character; arg: enum tok_prepend; flags: TOK_SPLIT */
+    TOK_SPLIT_AT = 34,   /* text: pattern; arg: enum tok_behavior; flags: TOK_REGEX, TOK_INVERT */
+    TOK_DIGITS = 35,     /* flags: TOK_SPLIT: each one alone */
+    TOK_WHITESPACE = 36, /* \w+|[^\w\s]+ */
+    TOK_WHITESPACE_SPLIT = 37,
+    TOK_PUNCTUATION = 38, /* arg: enum tok_behavior */
+    TOK_BERT_SPLIT = 39,
+    /* decoders: tokens → text */
+    TOK_DEC_BYTE_LEVEL = 64,
+    TOK_DEC_METASPACE = 65, /* text, arg as TOK_METASPACE */
+    TOK_DEC_BYTE_FALLBACK = 66,
+    TOK_DEC_FUSE = 67,
+    TOK_DEC_STRIP = 68,     /* text: one character; arg: how many at most at the start */
+    TOK_DEC_REPLACE = 69,   /* text → to */
+    TOK_DEC_WORDPIECE = 70, /* text: prefix; flags: TOK_CLEANUP */
+    TOK_DEC_JOIN = 71,      /* a space between tokens */
+};
+enum tok_step_flag {
+    TOK_LEFT = 1,
+    TOK_RIGHT = 2,
+    TOK_REGEX = 1,
+    TOK_INVERT = 2,
+    TOK_PREFIX_SPACE = 2,
+    TOK_SPLIT = 1,
+    TOK_CLEANUP = 1,
+    TOK_BERT_CLEAN = 1,
+    TOK_BERT_CHINESE = 2,
+    TOK_BERT_ACCENTS = 4,
+    TOK_BERT_LOWERCASE = 8,
+};
+enum tok_prepend { TOK_PREPEND_NEVER, TOK_PREPEND_FIRST, TOK_PREPEND_ALWAYS };
+enum tok_behavior {
+    TOK_REMOVED,
+    TOK_ISOLATED,
+    TOK_MERGED_PREVIOUS,
+    TOK_MERGED_NEXT,
+    TOK_CONTIGUOUS
+};
+struct tok_step {
+    uint8_t kind;  /* enum tok_step_kind */
+    uint8_t flags; /* enum tok_step_flag */
+    uint32_t arg;
+    uint32_t n_text, n_to;
+    char *text, *to; /* owned, NUL-terminated after n bytes; NULL: none */
+};
+
+/* An added token: found in the text before anything else is done with it. */
+enum added_flag {
+    ADDED_LSTRIP = 1,      /* takes the white space before it */
+    ADDED_RSTRIP = 2,      /* and behind it */
+    ADDED_SINGLE_WORD = 4, /* not inside a word */
+    ADDED_NORMALIZED = 8,  /* sought in normalised text */
+    ADDED_IN_VOCAB = 16,   /* the model's own vocabulary has it, too */
+};
+struct added_token {
+    uint32_t id;
+    uint8_t flags;
+};
+
+enum tok_model_flag { TOK_IGNORE_MERGES = 1, TOK_BYTE_FALLBACK = 2, TOK_FUSE_UNK = 4 };
+
+enum {
+    TOK_MAX_STEPS = 64,
+    TOK_MAX_AFFIX = 4, /* tokens put before or behind a text */
+    TOK_MAX_EOG = 16,
+    TOK_STEP_BYTES = 4 << 20, /* longest text of a step (a charsmap) */
+};
+
 struct tokenizer_data {
-    char model[32]; /* "gpt2": byte-level BPE */
-    char pre[32];   /* "smollm" */
+    /* "gpt2": byte-level BPE with the pre-tokenizer `pre`; "llama": BPE ranked by scores; "bpe": by merges; "unigram" ("t5");
+     * "wordpiece" ("bert") */
+    char model[32];
+    char pre[32]; /* "smollm"; of "gpt2" only */
     uint32_t n_tokens;
     char **tokens; /* [n_tokens] owned, NUL-terminated UTF-8 as in the file (byte-level alphabet) */
     uint8_t *types; /* [n_tokens] enum token_type */
@@ -94,6 +182,21 @@ struct tokenizer_data {
     char **merges;              /* [n_merges] owned, "left right" */
     int32_t bos, eos, unk, pad; /* ids, -1: none */
     bool add_bos, add_eos;
+
+    uint8_t flags;      /* enum tok_model_flag */
+    double *scores;     /* [n_tokens] owned; NULL: none. Log probabilities, or ranks of "llama" */
+    char word_start[8]; /* continuing_subword_prefix: "##" of WordPiece */
+    char word_end[32];  /* end_of_word_suffix: "</w>" */
+    uint32_t max_word_chars; /* WordPiece: longer words are unknown */
+    uint32_t n_steps;
+    struct tok_step *steps;    /* [n_steps] owned, in order of kinds */
+    uint32_t n_added;          /* 0: control, unknown and user-defined tokens, without flags */
+    struct added_token *added; /* [n_added] owned */
+    /* What is put around a text beside bos and eos (add_bos, add_eos), ids. */
+    uint32_t n_prefix, n_suffix;
+    uint32_t prefix[TOK_MAX_AFFIX], suffix[TOK_MAX_AFFIX];
+    uint32_t n_eog; /* ids that end a generation besides eos and well-known names */
+    uint32_t eog[TOK_MAX_EOG];
 };
 
 struct model_meta {

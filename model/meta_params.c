@@ -168,7 +168,8 @@ static int check_rope(const struct model_params *p, struct err *e)
     if (p->rope_scaling != ROPE_PLAIN && p->rope_scaling != ROPE_LONGROPE && !(p->rope_factor >= 1))
         return err_set(e, ERR_FORMAT, "RoPE scaling factor: expected at least 1, found %g",
                        (double)p->rope_factor);
-    if ((p->rope_scaling >= ROPE_YARN) && p->rope_orig_ctx < 1)
+    /* LLAMA3's divisors are a tensor: from a GGUF file no more is known. */
+    if (p->rope_scaling >= ROPE_YARN && p->rope_scaling != ROPE_LLAMA3 && p->rope_orig_ctx < 1)
         return err_set(e, ERR_FORMAT,
                        "RoPE scaling: expected the context before it was extended, found none");
     return 0;

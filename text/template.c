@@ -1,8 +1,10 @@
-/* template.c - chat_template_create/render; see template.h. */
+/* template.c - chat_template_create/render and their budgets; see template.h. */
 #include "text/template_internal.h"
 
+#include "base/clock.h"
 #include "text/utf8.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 /* All kinds of newline become one, and a single one at the end goes (Jinja:
@@ -39,6 +41,8 @@ static int compile(struct chat_template *t, const char *source, size_t n, struct
         struct parser p = {.at = tokens.items, .arena = &t->arena, .e = e};
         t->body = template_parse(&p);
         rc = p.rc;
+        if (rc == 0)
+            rc = template_check(t->body, e);
     }
     free(tokens.items);
     return rc;
@@ -75,98 +79,111 @@ void chat_template_destroy(struct chat_template *t)
 
 /* ---- rendering ---- */
 
-static int set_text(struct eval *ev, struct dict *d, struct str key, const char *p, size_t n)
+/* What a conversation weighs: what it may cost follows from it. */
+struct weight {
+    size_t messages, values, bytes;
+};
+
+static int weigh_text(const char *what, const char *p, size_t n, struct weight *w, struct err *e)
 {
-    struct value k = value_str(key), v = value_str((struct str){p ? p : "", n});
-    return dict_set(ev, d, &k, &v);
+    size_t bad = utf8_check(p, n);
+    w->values++;
+    w->bytes += n;
+    return bad == n ? 0
+                    : err_set(e, ERR_FORMAT, "%s: not valid UTF-8 at byte %zu", what, bad);
 }
 
-static int messages_value(struct eval *ev, const struct chat_message *m, size_t n,
-                          struct value *out)
+static int weigh_json(const char *what, const json_t *j, int depth, struct weight *w,
+                      struct err *e)
 {
-    struct list *l = list_new(ev, LIST_LIST);
-    if (!l)
-        return eval_nomem(ev);
-    for (size_t i = 0; i < n; i++) {
-        struct dict *d = dict_new(ev);
-        int rc = d ? set_text(ev, d, STR("role"), m[i].role, strlen(m[i].role)) : eval_nomem(ev);
-        if (rc == 0)
-            rc = set_text(ev, d, STR("content"), m[i].content, m[i].content_bytes);
-        struct value v = {.type = VALUE_DICT, .dict = d};
-        if (rc == 0)
-            rc = list_push(ev, l, &v);
+    if (depth > TEMPLATE_MAX_VALUE_DEPTH)
+        return err_set(e, ERR_LIMIT, "%s: nested deeper than %d", what, TEMPLATE_MAX_VALUE_DEPTH);
+    w->values++;
+    int rc = 0;
+    size_t i;
+    const char *key;
+    json_t *item;
+    if (json_is_string(j))
+        return weigh_text(what, json_string_value(j), json_string_length(j), w, e);
+    if (json_is_array(j))
+        json_array_foreach(j, i, item)
+        {
+            rc = weigh_json(what, item, depth + 1, w, e);
+            if (rc)
+                return rc;
+        }
+    if (json_is_object(j))
+        json_object_foreach((json_t *)j, key, item)
+        {
+            rc = weigh_text(what, key, strlen(key), w, e);
+            if (rc == 0)
+                rc = weigh_json(what, item, depth + 1, w, e);
+            if (rc)
+                return rc;
+        }
+    return 0;
+}
+
+static int weigh_inputs(const struct chat_inputs *in, struct weight *w, struct err *e)
+{
+    const struct {
+        const char *name;
+        const json_t *json;
+        json_type type;
+    } parts[] = {
+        {"messages", in->messages, JSON_ARRAY},
+        {"tools", in->tools, JSON_ARRAY},
+        {"documents", in->documents, JSON_ARRAY},
+        {"chat_template_kwargs", in->kwargs, JSON_OBJECT},
+    };
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        if (!parts[i].json || (i > 0 && json_is_null(parts[i].json)))
+            continue;
+        if (json_typeof(parts[i].json) != parts[i].type)
+            return err_set(e, ERR_FORMAT, "%s: expected an %s", parts[i].name,
+                           parts[i].type == JSON_ARRAY ? "array" : "object");
+        int rc = weigh_json(parts[i].name, parts[i].json, 0, w, e);
         if (rc)
             return rc;
     }
-    *out = value_list(l);
-    return 0;
-}
-
-/* What transformers' apply_chat_template hands to a template when there are neither tools nor
- * documents. */
-static int set_globals(struct eval *ev, struct scope *sc, const struct chat_message *messages,
-                       size_t n, const char *bos, const char *eos, bool add_generation_prompt)
-{
-    struct value none = value_none(), add = value_bool(add_generation_prompt), list;
-    int rc = messages_value(ev, messages, n, &list);
-    if (rc == 0)
-        rc = scope_set(ev, sc, STR("messages"), &list);
-    if (rc == 0)
-        rc = scope_set(ev, sc, STR("tools"), &none);
-    if (rc == 0)
-        rc = scope_set(ev, sc, STR("documents"), &none);
-    if (rc == 0)
-        rc = scope_set(ev, sc, STR("add_generation_prompt"), &add);
-    if (rc == 0 && bos) {
-        struct value v = value_str((struct str){bos, strlen(bos)});
-        rc = scope_set(ev, sc, STR("bos_token"), &v);
-    }
-    if (rc == 0 && eos) {
-        struct value v = value_str((struct str){eos, strlen(eos)});
-        rc = scope_set(ev, sc, STR("eos_token"), &v);
-    }
+    w->messages = json_array_size(in->messages);
+    const char *const tokens[] = {in->bos, in->eos, in->unk, in->pad};
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < sizeof tokens / sizeof tokens[0]; i++)
+        if (tokens[i])
+            rc = weigh_text("a special token", tokens[i], strlen(tokens[i]), w, e);
     return rc;
 }
 
-static int check_messages(const struct chat_message *m, size_t n, size_t *total, struct err *e)
+static uint64_t step_budget(const struct weight *w)
 {
-    *total = 0;
-    for (size_t i = 0; i < n; i++) {
-        size_t bad = utf8_check(m[i].content, m[i].content_bytes);
-        if (bad != m[i].content_bytes)
-            return err_set(e, ERR_FORMAT, "message %zu is not valid UTF-8 at byte %zu", i, bad);
-        size_t role = strlen(m[i].role);
-        if (utf8_check(m[i].role, role) != role)
-            return err_set(e, ERR_FORMAT, "message %zu: the role is not valid UTF-8", i);
-        *total += m[i].content_bytes + role;
-    }
-    return 0;
+    uint64_t steps = TEMPLATE_STEPS + (uint64_t)w->messages * TEMPLATE_STEPS_PER_MESSAGE;
+    return (steps < TEMPLATE_STEPS_MAX ? steps : TEMPLATE_STEPS_MAX) + w->bytes +
+           (uint64_t)w->values * TEMPLATE_STEPS_PER_VALUE;
 }
 
-static uint64_t step_budget(size_t n_messages, size_t total_bytes)
+/* Globals, then the template's body. The messages are `plain`, or those of `in` when it is NULL. */
+static int run(const struct chat_template *t, const struct chat_inputs *in,
+               const struct chat_message *plain, size_t n_plain, const struct weight *w,
+               struct buf *out, struct err *e)
 {
-    uint64_t steps = TEMPLATE_STEPS + (uint64_t)n_messages * TEMPLATE_STEPS_PER_MESSAGE;
-    return (steps < TEMPLATE_STEPS_MAX ? steps : TEMPLATE_STEPS_MAX) + total_bytes;
-}
-
-int chat_template_render(const struct chat_template *t, const struct chat_message *messages,
-                         size_t n_messages, const char *bos, const char *eos,
-                         bool add_generation_prompt, struct buf *out, struct err *e)
-{
-    size_t total;
-    int rc = check_messages(messages, n_messages, &total, e);
-    if (rc)
-        return rc;
-    if ((bos && utf8_check(bos, strlen(bos)) != strlen(bos)) ||
-        (eos && utf8_check(eos, strlen(eos)) != strlen(eos)))
-        return err_set(e, ERR_FORMAT, "bos or eos token is not valid UTF-8");
-    struct eval ev = {.out = out, .e = e, .steps_left = step_budget(n_messages, total), .line = 1};
-    arena_init(&ev.arena, TEMPLATE_MEMORY + total * TEMPLATE_MEMORY_PER_BYTE + n_messages * 4096);
+    struct eval ev = {.out = out,
+                      .e = e,
+                      .steps_left = step_budget(w),
+                      .line = 1,
+                      .now_s = in->now_s ? in->now_s : (int64_t)(clock_wall_us() / 1000000)};
+    arena_init(&ev.arena, TEMPLATE_MEMORY + w->bytes * TEMPLATE_MEMORY_PER_BYTE +
+                              w->values * TEMPLATE_MEMORY_PER_VALUE);
     size_t had = out->len;
     bool had_failed = out->failed;
+    struct value messages;
     struct scope *globals = scope_new(&ev, NULL);
-    rc = globals ? set_globals(&ev, globals, messages, n_messages, bos, eos, add_generation_prompt)
-                 : eval_nomem(&ev);
+    int rc = globals ? 0 : eval_nomem(&ev);
+    if (rc == 0)
+        rc = plain ? messages_from_plain(&ev, plain, n_plain, &messages)
+                   : value_from_json(&ev, in->messages, &messages);
+    if (rc == 0)
+        rc = inputs_define(&ev, globals, in, &messages);
     if (rc == 0)
         rc = eval_block(&ev, globals, t->body);
     arena_fini(&ev.arena);
@@ -174,5 +191,35 @@ int chat_template_render(const struct chat_template *t, const struct chat_messag
         out->len = had;
         out->failed = had_failed;
     }
-    return rc;
+    return rc < 0 ? rc : 0;
+}
+
+int chat_template_render_inputs(const struct chat_template *t, const struct chat_inputs *in,
+                                struct buf *out, struct err *e)
+{
+    struct weight w = {0};
+    if (!in->messages)
+        return err_set(e, ERR_FORMAT, "messages: expected an array");
+    int rc = weigh_inputs(in, &w, e);
+    return rc ? rc : run(t, in, NULL, 0, &w, out, e);
+}
+
+int chat_template_render(const struct chat_template *t, const struct chat_message *messages,
+                         size_t n_messages, const char *bos, const char *eos,
+                         bool add_generation_prompt, struct buf *out, struct err *e)
+{
+    static const struct chat_message NONE[1];
+    struct chat_inputs in = {
+        .bos = bos, .eos = eos, .add_generation_prompt = add_generation_prompt};
+    struct weight w = {0};
+    int rc = weigh_inputs(&in, &w, e);
+    for (size_t i = 0; rc == 0 && i < n_messages; i++) {
+        char what[40];
+        snprintf(what, sizeof what, "message %zu", i);
+        rc = weigh_text(what, messages[i].role, strlen(messages[i].role), &w, e);
+        if (rc == 0)
+            rc = weigh_text(what, messages[i].content, messages[i].content_bytes, &w, e);
+    }
+    w.messages = n_messages;
+    return rc ? rc : run(t, &in, n_messages ? messages : NONE, n_messages, &w, out, e);
 }

@@ -20,7 +20,48 @@ static int get_method(struct eval *ev, const struct value *v, struct str name, s
 {
     const struct builtin *b = method_find(v->type, name);
     *out = value_undefined(name);
+    if (v->type == VALUE_LIST && (v->list->kind > LIST_RANGE ||
+                                  (v->list->kind != LIST_LIST && str_is(name, "copy"))))
+        b = NULL;
     return b ? eval_bind(ev, b, v, out) : 0;
+}
+
+/* Attributes that are no methods; false: there is none. */
+static bool plain_attr(const struct value *v, struct str name, struct value *out)
+{
+    bool real = str_is(name, "real") || str_is(name, "numerator");
+    switch (v->type) {
+    case VALUE_BOOL:
+    case VALUE_INT:
+        if (!real && !str_is(name, "imag") && !str_is(name, "denominator"))
+            return false;
+        *out = value_int(real ? value_as_int(v) : str_is(name, "denominator"));
+        return true;
+    case VALUE_FLOAT:
+        if (!str_is(name, "real") && !str_is(name, "imag"))
+            return false;
+        *out = (struct value){.type = VALUE_FLOAT, .f = str_is(name, "real") ? v->f : 0};
+        return true;
+    case VALUE_LIST:
+        if (v->list->group && (str_is(name, "grouper") || str_is(name, "list")))
+            *out = v->list->items[str_is(name, "list")];
+        else if (v->list->kind == LIST_RANGE && str_is(name, "start"))
+            *out = value_int(v->list->first);
+        else if (v->list->kind == LIST_RANGE && str_is(name, "stop"))
+            *out = value_int(v->list->stop);
+        else if (v->list->kind == LIST_RANGE && str_is(name, "step"))
+            *out = value_int(v->list->step);
+        else
+            return false;
+        return true;
+    case VALUE_CALLABLE:
+        if (v->callable->builtin || !str_is(name, "name"))
+            return false;
+        *out = value_str(v->callable->macro->name);
+        return true;
+    default:
+        return false;
+    }
 }
 
 static int loop_attr(struct eval *ev, const struct value *v, struct str name, struct value *out)
@@ -73,12 +114,18 @@ static int dict_attr(struct eval *ev, const struct value *v, struct str name, st
 
 int eval_get_attr(struct eval *ev, const struct value *v, struct str name, struct value *out)
 {
+    *out = value_undefined(name);
+    bool dunder = name.n > 4 && memcmp(name.p, "__", 2) == 0;
     if (v->type == VALUE_UNDEFINED)
-        return eval_undefined(ev, v);
+        return dunder ? 0 : eval_undefined(ev, v);
+    if (v->type != VALUE_DICT && name.n && name.p[0] == '_') /* the sandbox hides these */
+        return 0;
     if (v->type == VALUE_LOOP)
         return loop_attr(ev, v, name, out);
     if (v->type == VALUE_NAMESPACE)
         return dict_attr(ev, v, name, out);
+    if (plain_attr(v, name, out) || method_is_refused(v->type, name))
+        return 0;
     int rc = get_method(ev, v, name, out);
     if (rc == 0 && v->type == VALUE_DICT && out->type == VALUE_UNDEFINED)
         rc = dict_attr(ev, v, name, out);
@@ -124,8 +171,10 @@ int eval_get_item(struct eval *ev, const struct value *v, const struct value *ke
             *out = value_str(one);
         return eval_bytes(ev, v->s.n);
     }
-    if (rc == 0 && !found && key->type == VALUE_STRING)
-        rc = eval_get_attr(ev, v, key->s, out);
+    if (rc == 0 && !found && key->type == VALUE_STRING) {
+        bool hidden = key->s.n && key->s.p[0] == '_';
+        rc = hidden && v->type == VALUE_DICT ? 0 : eval_get_attr(ev, v, key->s, out);
+    }
     return rc;
 }
 
@@ -161,14 +210,27 @@ static int slice_bounds(struct eval *ev, const struct value *part[3], int64_t n,
     return 0;
 }
 
+/* Only shown: a wrap does no harm. */
+static int64_t scaled(int64_t from, int64_t n, int64_t step)
+{
+    return (int64_t)((uint64_t)from + (uint64_t)n * (uint64_t)step);
+}
+
 static int slice_list(struct eval *ev, const struct list *l, const struct value *part[3],
                       struct value *out)
 {
     int64_t start, stop, step;
     int rc = slice_bounds(ev, part, (int64_t)l->n, &start, &stop, &step);
-    struct list *made = list_new(ev, l->kind == LIST_TUPLE ? LIST_TUPLE : LIST_LIST);
+    struct list *made = list_new(ev, l->kind);
     if (rc == 0 && !made)
         rc = eval_nomem(ev);
+    if (rc == 0 && l->kind == LIST_RANGE) {
+        made->first = scaled(l->first, start, l->step);
+        made->stop = scaled(l->first, stop, l->step);
+        made->step = scaled(0, l->step, part[2] && part[2]->type != VALUE_NONE
+                                            ? value_as_int(part[2])
+                                            : 1);
+    }
     for (int64_t i = start; rc == 0 && (step > 0 ? i < stop : i > stop); i += step) {
         rc = list_push(ev, made, &l->items[i]);
         if (rc == 0)

@@ -14,6 +14,19 @@ static int too_large(struct eval *ev)
     return eval_fail(ev, ERR_LIMIT, "an integer leaves 64 bits");
 }
 
+static int float_power(struct eval *ev, double a, double b, struct value *out)
+{
+    double v = pow(a, b);
+    *out = value_float(v);
+    if (a == 0 && b < 0)
+        return eval_fail(ev, ERR_FORMAT, "division by zero");
+    if (isfinite(a) && isfinite(b) && isnan(v))
+        return eval_fail(ev, ERR_LIMIT, "a power is no real number");
+    return isfinite(a) && isfinite(b) && isinf(v)
+               ? eval_fail(ev, ERR_FORMAT, "a power is too large for a float")
+               : 0;
+}
+
 static int int_power(struct eval *ev, int64_t base, int64_t exp, struct value *out)
 {
     int64_t v = 1;
@@ -71,8 +84,7 @@ static int int_binary(struct eval *ev, int op, int64_t a, int64_t b, struct valu
     case OP2('*', '*'):
         if (b >= 0)
             return int_power(ev, a, b, out);
-        *out = value_float(pow((double)a, (double)b));
-        return a == 0 ? eval_fail(ev, ERR_FORMAT, "division by zero") : 0;
+        return float_power(ev, (double)a, (double)b, out);
     default:
         return int_divide(ev, op, a, b, out);
     }
@@ -83,7 +95,21 @@ static int int_binary(struct eval *ev, int op, int64_t a, int64_t b, struct valu
 static double float_mod(double a, double b)
 {
     double r = fmod(a, b);
-    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+    if (r == 0)
+        return copysign(0, b);
+    return (r < 0) != (b < 0) ? r + b : r;
+}
+
+/* As CPython: the quotient of what the remainder leaves is nearly whole. */
+static double float_floor_divide(double a, double b)
+{
+    double r = fmod(a, b), q = (a - r) / b;
+    if (r != 0 && (r < 0) != (b < 0))
+        q -= 1;
+    if (q == 0)
+        return copysign(0, a / b);
+    double whole = floor(q);
+    return q - whole > 0.5 ? whole + 1 : whole;
 }
 
 static int float_binary(struct eval *ev, int op, double a, double b, struct value *out)
@@ -108,11 +134,10 @@ static int float_binary(struct eval *ev, int op, double a, double b, struct valu
         v = float_mod(a, b);
         break;
     case OP2('/', '/'):
-        v = floor((a - float_mod(a, b)) / b + 0.5);
+        v = float_floor_divide(a, b);
         break;
     default:
-        v = pow(a, b);
-        break;
+        return float_power(ev, a, b, out);
     }
     *out = value_float(v);
     return 0;
@@ -143,9 +168,7 @@ static int append_items(struct eval *ev, struct list *to, const struct list *fro
 static int repeat_list(struct eval *ev, const struct list *l, int64_t times, struct value *out)
 {
     struct list *made = list_new(ev, l->kind);
-    if (!made)
-        return eval_nomem(ev);
-    int rc = 0;
+    int rc = made ? 0 : eval_nomem(ev);
     for (int64_t i = 0; rc == 0 && l->n && i < times; i++)
         rc = append_items(ev, made, l);
     *out = value_list(made);
@@ -187,6 +210,8 @@ int eval_binary(struct eval *ev, int op, const struct value *a, const struct val
             return float_binary(ev, op, value_as_float(a), value_as_float(b), out);
         return int_binary(ev, op, value_as_int(a), value_as_int(b), out);
     }
+    if (op == '%' && a->type == VALUE_STRING)
+        return format_percent(ev, a->s, b, out);
     if (op == '+' && a->type == b->type && is_sequence(a) && is_sequence(b) &&
         (a->type == VALUE_STRING || a->list->kind == b->list->kind))
         return add_sequences(ev, a, b, out);

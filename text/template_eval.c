@@ -229,13 +229,11 @@ static int eval_round(struct eval *ev, struct scope *sc, const struct node *n, s
     return rc ? rc : eval_block(ev, inner, n->list);
 }
 
-static int eval_for(struct eval *ev, struct scope *sc, const struct node *n)
+static int eval_rounds(struct eval *ev, struct scope *sc, const struct node *n,
+                       const struct value *over, int64_t depth)
 {
-    struct value over;
     struct list *items;
-    int rc = eval_expr(ev, sc, n->b, &over);
-    if (rc == 0)
-        rc = value_items(ev, &over, &items);
+    int rc = value_items(ev, over, &items);
     if (rc == 0 && n->c)
         rc = filter_items(ev, sc, n, &items);
     if (rc)
@@ -247,13 +245,51 @@ static int eval_for(struct eval *ev, struct scope *sc, const struct node *n)
     struct loop *loop = eval_alloc(ev, sizeof *loop);
     if (!loop)
         return eval_nomem(ev);
-    *loop = (struct loop){.items = items, .depth = 1}; /* deeper ones are recursive loops */
+    *loop = (struct loop){.items = items, .depth = depth, .node = n, .scope = sc};
     for (; loop->at < items->n; loop->at++) {
         rc = eval_round(ev, sc, n, loop);
         if (rc < 0 || rc == FLOW_BREAK)
             break;
     }
     return rc < 0 ? rc : 0;
+}
+
+static int eval_for(struct eval *ev, struct scope *sc, const struct node *n)
+{
+    struct value over;
+    int rc = eval_expr(ev, sc, n->b, &over);
+    return rc ? rc : eval_rounds(ev, sc, n, &over, 1);
+}
+
+/* Everything that `body` writes, as a text. */
+struct captured {
+    struct builder b, *outer;
+};
+
+static void capture_begin(struct eval *ev, struct captured *c)
+{
+    *c = (struct captured){.b = {.ev = ev}, .outer = ev->capture};
+    ev->capture = &c->b;
+}
+
+static int capture_end(struct eval *ev, struct captured *c, int rc, struct value *out)
+{
+    ev->capture = c->outer;
+    out->type = VALUE_STRING;
+    return rc ? rc : build_done(&c->b, &out->s);
+}
+
+int eval_recursion(struct eval *ev, const struct loop *loop, const struct args *a,
+                   struct value *out)
+{
+    struct captured c;
+    if (!loop->node->op)
+        return eval_fail(ev, ERR_FORMAT, "a loop that is called must be marked as recursive");
+    if (a->n_pos != 1 || a->n_kw)
+        return eval_fail(ev, ERR_FORMAT, "a loop is called with what it walks");
+    capture_begin(ev, &c);
+    int rc = eval_rounds(ev, loop->scope, loop->node, &a->pos[0], loop->depth + 1);
+    return capture_end(ev, &c, rc, out);
 }
 
 static int eval_set(struct eval *ev, struct scope *sc, const struct node *n)
@@ -269,18 +305,14 @@ static int eval_captured(struct eval *ev, struct scope *sc, const struct node *n
     struct scope *inner = scope_new(ev, sc);
     if (!inner)
         return eval_nomem(ev);
-    struct builder b = {.ev = ev};
-    struct builder *outer = ev->capture;
-    ev->capture = &b;
-    int rc = eval_block(ev, inner, n->list);
-    ev->capture = outer;
-    struct str text;
-    if (rc == 0)
-        rc = build_done(&b, &text);
+    struct captured c;
+    struct value text;
+    capture_begin(ev, &c);
+    int rc = capture_end(ev, &c, eval_block(ev, inner, n->list), &text);
     if (rc)
         return rc;
     struct value saved = ev->captured;
-    ev->captured = value_str(text);
+    ev->captured = text;
     rc = eval_expr(ev, sc, n->b, out);
     ev->captured = saved;
     return rc;
@@ -296,11 +328,11 @@ static int eval_set_block(struct eval *ev, struct scope *sc, const struct node *
 static int eval_filter_block(struct eval *ev, struct scope *sc, const struct node *n)
 {
     struct value v;
-    struct str s;
     int rc = eval_captured(ev, sc, n, &v);
-    if (rc == 0)
-        rc = value_to_str(ev, &v, &s);
-    return rc ? rc : eval_write(ev, s);
+    if (rc == 0 && v.type != VALUE_STRING)
+        rc = eval_fail(ev, ERR_FORMAT, "a filter block must give text, not %s",
+                       value_type_name(&v));
+    return rc ? rc : eval_write(ev, v.s);
 }
 
 static int eval_with(struct eval *ev, struct scope *sc, const struct node *n)
@@ -319,15 +351,34 @@ static int eval_with(struct eval *ev, struct scope *sc, const struct node *n)
     return eval_block(ev, inner, n->list);
 }
 
-static int define_macro(struct eval *ev, struct scope *sc, const struct node *n)
+static int macro_value(struct eval *ev, struct scope *sc, const struct node *n, struct value *out)
 {
     struct callable *c = eval_alloc(ev, sizeof *c);
     if (!c)
         return eval_nomem(ev);
     c->macro = n;
     c->closure = sc;
-    struct value v = {.type = VALUE_CALLABLE, .callable = c};
-    return scope_set(ev, sc, n->name, &v);
+    *out = (struct value){.type = VALUE_CALLABLE, .callable = c};
+    return 0;
+}
+
+static int define_macro(struct eval *ev, struct scope *sc, const struct node *n)
+{
+    struct value v;
+    int rc = macro_value(ev, sc, n, &v);
+    return rc ? rc : scope_set(ev, sc, n->name, &v);
+}
+
+static int eval_call_block(struct eval *ev, struct scope *sc, const struct node *n)
+{
+    struct value caller, v;
+    struct str s;
+    int rc = macro_value(ev, sc, n, &caller);
+    if (rc == 0)
+        rc = eval_call_with(ev, sc, n->b, &caller, &v);
+    if (rc == 0)
+        rc = value_to_str(ev, &v, &s);
+    return rc ? rc : eval_write(ev, s);
 }
 
 static int eval_statement(struct eval *ev, struct scope *sc, const struct node *n)
@@ -351,6 +402,8 @@ static int eval_statement(struct eval *ev, struct scope *sc, const struct node *
         return eval_with(ev, sc, n);
     case NODE_MACRO:
         return define_macro(ev, sc, n);
+    case NODE_CALL_BLOCK:
+        return eval_call_block(ev, sc, n);
     case NODE_BREAK:
         return FLOW_BREAK;
     case NODE_CONTINUE:
@@ -375,53 +428,13 @@ int eval_block(struct eval *ev, struct scope *sc, const struct node *body)
     return rc;
 }
 
-/* ---- macros ---- */
-
-static int bind_parameters(struct eval *ev, struct scope *sc, const struct node *macro,
-                           const struct args *a)
-{
-    size_t at = 0, named = 0;
-    for (const struct node *param = macro->kwargs; param; param = param->next, at++) {
-        struct value v = value_undefined(param->name);
-        bool given = at < a->n_pos;
-        if (given)
-            v = a->pos[at];
-        for (size_t i = 0; i < a->n_kw && !given; i++)
-            if (a->kw[i].name.n == param->name.n &&
-                memcmp(a->kw[i].name.p, param->name.p, param->name.n) == 0) {
-                v = a->kw[i].value;
-                given = true;
-                named++;
-            }
-        int rc = !given && param->a ? eval_expr(ev, sc, param->a, &v) : 0;
-        if (rc == 0)
-            rc = scope_set(ev, sc, param->name, &v);
-        if (rc)
-            return rc;
-    }
-    if (a->n_pos > at || named != a->n_kw)
-        return eval_fail(ev, ERR_FORMAT, "macro %.*s got arguments that it does not take",
-                         str_shown(macro->name, 60), macro->name.p);
-    return 0;
-}
-
 int eval_macro(struct eval *ev, const struct callable *m, const struct args *a, struct value *out)
 {
+    struct captured c;
     struct scope *sc = scope_new(ev, m->closure);
-    if (!sc)
-        return eval_nomem(ev);
-    int rc = bind_parameters(ev, sc, m->macro, a);
+    int rc = sc ? macro_bind(ev, sc, m->macro, a) : eval_nomem(ev);
     if (rc)
         return rc;
-    struct builder b = {.ev = ev};
-    struct builder *outer = ev->capture;
-    ev->capture = &b;
-    rc = eval_block(ev, sc, m->macro->list);
-    ev->capture = outer;
-    struct str text;
-    if (rc == 0)
-        rc = build_done(&b, &text);
-    if (rc == 0)
-        *out = value_str(text);
-    return rc;
+    capture_begin(ev, &c);
+    return capture_end(ev, &c, eval_block(ev, sc, m->macro->list), out);
 }

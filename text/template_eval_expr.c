@@ -26,13 +26,74 @@ static int eval_item(struct eval *ev, struct scope *sc, const struct node *n, st
 
 /* ---- calls ---- */
 
+/* *list: what it holds goes to the positional arguments. */
+static int spread_list(struct eval *ev, const struct value *v, struct list *pos)
+{
+    struct list *items;
+    int rc = value_items(ev, v, &items);
+    for (size_t i = 0; rc == 0 && i < items->n; i++)
+        rc = list_push(ev, pos, &items->items[i]);
+    return rc;
+}
+
+/* **dict: its keys are names. */
+static int spread_dict(struct eval *ev, const struct value *v, struct dict *named)
+{
+    if (v->type != VALUE_DICT)
+        return eval_fail(ev, ERR_FORMAT, "the value after ** must be a mapping, not %s",
+                         value_type_name(v));
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < v->dict->n; i++) {
+        const struct value *key = &v->dict->keys[i], *found;
+        if (key->type != VALUE_STRING)
+            return eval_fail(ev, ERR_FORMAT, "the names after ** must be strings");
+        rc = dict_get(ev, named, key, &found);
+        if (rc == 0 && found)
+            return eval_fail(ev, ERR_FORMAT, "argument \"%.*s\" is given twice",
+                             str_shown(key->s, 60), key->s.p);
+        if (rc == 0)
+            rc = dict_append(ev, named, key, &v->dict->values[i]);
+    }
+    return rc;
+}
+
+static int args_with_spread(struct eval *ev, struct scope *sc, const struct node *n, struct args *a)
+{
+    struct list *pos = list_new(ev, LIST_LIST);
+    struct dict *named = dict_new(ev);
+    int rc = pos && named ? 0 : eval_nomem(ev);
+    struct value v;
+    for (const struct node *arg = n->list; arg && rc == 0; arg = arg->next) {
+        rc = eval_expr(ev, sc, arg->kind == NODE_SPREAD ? arg->a : arg, &v);
+        if (rc == 0)
+            rc = arg->kind == NODE_SPREAD ? spread_list(ev, &v, pos) : list_push(ev, pos, &v);
+    }
+    for (const struct node *arg = n->kwargs; arg && rc == 0; arg = arg->next) {
+        struct value key = value_str(arg->name);
+        rc = eval_expr(ev, sc, arg->a, &v);
+        if (rc == 0)
+            rc = arg->kind == NODE_SPREAD ? spread_dict(ev, &v, named)
+                                          : dict_set(ev, named, &key, &v);
+    }
+    struct kwarg *kw = rc == 0 ? eval_alloc(ev, (named->n + 1) * sizeof *kw) : NULL;
+    if (!kw)
+        return rc ? rc : eval_nomem(ev);
+    for (size_t i = 0; i < named->n; i++)
+        kw[i] = (struct kwarg){named->keys[i].s, named->values[i]};
+    *a = (struct args){.pos = pos->items, .n_pos = pos->n, .kw = kw, .n_kw = named->n};
+    return 0;
+}
+
 static int eval_args(struct eval *ev, struct scope *sc, const struct node *n, struct args *a)
 {
     size_t n_pos = 0, n_kw = 0;
-    for (const struct node *arg = n->list; arg; arg = arg->next)
-        n_pos++;
-    for (const struct node *arg = n->kwargs; arg; arg = arg->next)
-        n_kw++;
+    bool spread = false;
+    for (const struct node *arg = n->list; arg; arg = arg->next, n_pos++)
+        spread = spread || arg->kind == NODE_SPREAD;
+    for (const struct node *arg = n->kwargs; arg; arg = arg->next, n_kw++)
+        spread = spread || arg->kind == NODE_SPREAD;
+    if (spread)
+        return args_with_spread(ev, sc, n, a);
     *a = (struct args){0};
     struct value *pos = n_pos ? eval_alloc(ev, n_pos * sizeof *pos) : NULL;
     struct kwarg *kw = n_kw ? eval_alloc(ev, n_kw * sizeof *kw) : NULL;
@@ -54,6 +115,8 @@ int eval_call(struct eval *ev, const struct value *callee, struct args *a, struc
 {
     if (callee->type == VALUE_UNDEFINED)
         return eval_undefined(ev, callee);
+    if (callee->type == VALUE_LOOP)
+        return eval_recursion(ev, callee->loop, a, out);
     if (callee->type != VALUE_CALLABLE)
         return eval_fail(ev, ERR_FORMAT, "a %s cannot be called", value_type_name(callee));
     const struct callable *c = callee->callable;
@@ -62,19 +125,35 @@ int eval_call(struct eval *ev, const struct value *callee, struct args *a, struc
     return eval_macro(ev, c, a, out);
 }
 
-static int eval_call_node(struct eval *ev, struct scope *sc, const struct node *n,
-                          struct value *out)
+/* caller: the body of a call block, one more named argument; or NULL. */
+int eval_call_with(struct eval *ev, struct scope *sc, const struct node *n,
+                   const struct value *caller, struct value *out)
 {
     struct value callee;
     struct args a;
     int rc = eval_expr(ev, sc, n->a, &callee);
     if (rc == 0)
         rc = eval_args(ev, sc, n, &a);
+    if (rc == 0 && caller) {
+        struct kwarg *kw = eval_alloc(ev, (a.n_kw + 1) * sizeof *kw);
+        if (!kw)
+            return eval_nomem(ev);
+        if (a.n_kw)
+            memcpy(kw, a.kw, a.n_kw * sizeof *kw);
+        kw[a.n_kw++] = (struct kwarg){STR("caller"), *caller};
+        a.kw = kw;
+    }
     if (rc == 0) {
         ev->line = n->line;
         rc = eval_call(ev, &callee, &a, out);
     }
     return rc;
+}
+
+static int eval_call_node(struct eval *ev, struct scope *sc, const struct node *n,
+                          struct value *out)
+{
+    return eval_call_with(ev, sc, n, NULL, out);
 }
 
 static int eval_applied(struct eval *ev, struct scope *sc, const struct node *n, struct value *out)
@@ -247,7 +326,8 @@ static int eval_binary_node(struct eval *ev, struct scope *sc, const struct node
     if (rc)
         return rc;
     ev->line = n->line;
-    if (a.type == VALUE_UNDEFINED || b.type == VALUE_UNDEFINED)
+    bool formats = n->op == '%' && a.type == VALUE_STRING;
+    if (a.type == VALUE_UNDEFINED || (b.type == VALUE_UNDEFINED && !formats))
         return eval_undefined(ev, a.type == VALUE_UNDEFINED ? &a : &b);
     return eval_binary(ev, n->op, &a, &b, out);
 }

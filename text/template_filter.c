@@ -3,9 +3,12 @@
 
 #include "text/utf8.h"
 
+#include <errno.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 
-static int text_of(struct eval *ev, const struct value *v, struct value *out)
+int filter_text(struct eval *ev, const struct value *v, struct value *out)
 {
     out->type = VALUE_STRING;
     return value_to_str(ev, v, &out->s);
@@ -13,12 +16,12 @@ static int text_of(struct eval *ev, const struct value *v, struct value *out)
 
 FILTER(f_string)
 {
-    return text_of(ev, v, out);
+    return filter_text(ev, v, out);
 }
 
 static int cased(struct eval *ev, const struct value *v, enum str_case how, struct value *out)
 {
-    int rc = text_of(ev, v, out);
+    int rc = filter_text(ev, v, out);
     return rc ? rc : str_case(ev, out->s, how, &out->s);
 }
 
@@ -45,7 +48,7 @@ FILTER(f_capitalize)
 FILTER(f_trim)
 {
     struct value text;
-    int rc = text_of(ev, v, &text);
+    int rc = filter_text(ev, v, &text);
     struct args strip = {.pos = a->bound[0], .n_pos = a->bound[0] != NULL};
     return rc ? rc : builtin_call(ev, method_find(VALUE_STRING, STR("strip")), &text, &strip, out);
 }
@@ -53,15 +56,13 @@ FILTER(f_trim)
 FILTER(f_replace)
 {
     struct str from, to;
-    int64_t count;
-    if (!a->bound[0] || !a->bound[1])
-        return eval_fail(ev, ERR_FORMAT, "replace needs two strings");
-    int rc = text_of(ev, v, out);
+    int64_t count = -1;
+    int rc = filter_text(ev, v, out);
     if (rc == 0)
         rc = value_to_str(ev, a->bound[0], &from);
     if (rc == 0)
         rc = value_to_str(ev, a->bound[1], &to);
-    if (rc == 0)
+    if (rc == 0 && a->bound[2] && a->bound[2]->type != VALUE_NONE)
         rc = builtin_arg_int(ev, a->bound[2], -1, &count);
     return rc ? rc : str_replace(ev, out->s, from, to, count, &out->s);
 }
@@ -183,19 +184,65 @@ static int no_number(struct eval *ev, const struct value *v)
     return eval_fail(ev, ERR_FORMAT, "\"%.*s\" is undefined", str_shown(v->s, 60), v->s.p);
 }
 
+/* int(text, base): -1 when it is no such number, ERR_LIMIT when it leaves 64 bits */
+static int text_to_int(struct eval *ev, struct str s, int64_t base, struct value *out)
+{
+    char text[128];
+    char *end;
+    bool prefixed = false;
+    s = str_strip(s, NULL, true, true);
+    if (s.n == 0 || s.n >= sizeof text || memchr(s.p, '_', s.n) || memchr(s.p, 0, s.n))
+        return -1;
+    memcpy(text, s.p, s.n);
+    text[s.n] = 0;
+    char *digits = text + (text[0] == '-' || text[0] == '+');
+    char letter = digits[0] == '0' ? (char)(digits[1] | 32) : 0;
+    prefixed = (letter == 'x' && (base == 16 || base == 0)) ||
+               ((letter == 'o' || letter == 'b') && (base == 0 || base == (letter == 'o' ? 8 : 2)));
+    if (prefixed && letter != 'x') {
+        base = letter == 'o' ? 8 : 2;
+        memmove(digits, digits + 2, strlen(digits + 2) + 1);
+    } else if (base == 0 && !prefixed) {
+        base = 10;
+        if (digits[0] == '0' && strspn(digits, "0") != strlen(digits))
+            return -1;
+    }
+    if (*digits == '-' || *digits == '+' || *digits == ' ')
+        return -1;
+    errno = 0;
+    *out = value_int(strtoll(text, &end, (int)base));
+    if (*end || end == text)
+        return -1;
+    return errno == ERANGE ? eval_fail(ev, ERR_LIMIT, "an integer leaves 64 bits") : 0;
+}
+
 FILTER(f_int)
 {
     bool is_int;
-    int64_t i;
+    int64_t i, base;
     double f;
+    int rc = builtin_arg_int(ev, a->bound[1], 10, &base);
     *out = a->bound[0] ? *a->bound[0] : value_int(0);
+    if (rc)
+        return rc;
     if (v->type == VALUE_UNDEFINED)
         return no_number(ev, v);
     if (value_is_integer(v))
         *out = value_int(value_as_int(v));
     else if (v->type == VALUE_FLOAT)
         return float_to_int(ev, v->f, out);
-    else if (v->type == VALUE_STRING && str_number(v->s, &is_int, &i, &f) == 0) {
+    else if (v->type == VALUE_STRING && base != 10 && base >= 0 && base <= 36 && base != 1) {
+        struct value n;
+        rc = text_to_int(ev, v->s, base, &n);
+        if (rc == 0)
+            *out = n;
+        if (rc != -1)
+            return rc;
+    }
+    if (v->type == VALUE_STRING && out->type != VALUE_UNDEFINED &&
+        str_number(v->s, &is_int, &i, &f) == 0) {
+        if (!is_int && !isfinite(f)) /* int(float("inf")): the default, too */
+            return isnan(f) ? 0 : eval_fail(ev, ERR_FORMAT, "cannot convert infinity to an integer");
         if (!is_int)
             return float_to_int(ev, f, out);
         *out = value_int(i);
@@ -226,6 +273,37 @@ FILTER(f_abs)
     return value_as_float(v) < 0 ? eval_negative(ev, v, out) : 0;
 }
 
+/* Python's round(): the decimal digits of the exact value, halves to even. */
+static int round_common(struct eval *ev, const struct value *v, int64_t digits, struct value *out)
+{
+    if (value_is_integer(v) && digits >= 0) {
+        *out = value_int(value_as_int(v));
+        return 0;
+    }
+    double scale = pow(10, (double)-digits);
+    if (value_is_integer(v)) {
+        int64_t i = value_as_int(v), unit = digits > -19 ? (int64_t)scale : 0;
+        if (!unit || i > INT64_MAX / 4 || i < INT64_MIN / 4) {
+            *out = value_int(0);
+            return unit ? eval_fail(ev, ERR_LIMIT, "an integer leaves 64 bits") : 0;
+        }
+        int64_t down = i - ((i % unit) + unit) % unit, rest = i - down;
+        bool up = rest > unit - rest || (rest == unit - rest && (down / unit) % 2 != 0);
+        *out = value_int(up ? down + unit : down);
+        return 0;
+    }
+    char text[800];
+    double f = v->f;
+    if (isfinite(f) && digits >= 0) {
+        snprintf(text, sizeof text, "%.*f", (int)digits, f);
+        f = strtod(text, NULL);
+    } else if (isfinite(f)) {
+        f = nearbyint(f / scale) * scale;
+    }
+    *out = (struct value){.type = VALUE_FLOAT, .f = f};
+    return 0;
+}
+
 FILTER(f_round)
 {
     int64_t digits;
@@ -235,15 +313,19 @@ FILTER(f_round)
         rc = builtin_arg_str(ev, a->bound[1], STR("common"), &how);
     if (rc)
         return rc;
+    bool ceiling = str_is(how, "ceil"), down = str_is(how, "floor");
     if (!value_is_number(v) || digits < -300 || digits > 300)
         return eval_fail(ev, ERR_FORMAT, "round of a %s", value_type_name(v));
-    if (value_is_integer(v) && digits >= 0 && str_is(how, "common")) {
-        *out = value_int(value_as_int(v));
-        return 0;
-    }
-    double scale = pow(10, (double)digits), f = value_as_float(v) * scale;
-    f = str_is(how, "ceil") ? ceil(f) : str_is(how, "floor") ? floor(f) : nearbyint(f);
-    *out = (struct value){.type = VALUE_FLOAT, .f = f / scale};
+    if (!ceiling && !down && !str_is(how, "common"))
+        return eval_fail(ev, ERR_FORMAT, "round: method must be common, ceil or floor");
+    if (!ceiling && !down)
+        return round_common(ev, v, digits, out);
+    double scale = digits < 0 ? 1 / pow(10, (double)-digits) : pow(10, (double)digits);
+    double f = value_as_float(v) * scale;
+    if (!isfinite(f))
+        return eval_fail(ev, ERR_FORMAT, "cannot round a number that is not finite");
+    f = (ceiling ? ceil(f) : floor(f)) / scale;
+    *out = (struct value){.type = VALUE_FLOAT, .f = f == 0 ? 0 : f};
     return 0;
 }
 
@@ -269,23 +351,24 @@ const struct builtin *filter_find(struct str name)
         {"abs", f_abs, ""},
         {"capitalize", f_capitalize, ""},
         {"count", f_length, ""},
-        {"d", f_default, "default_value,boolean"},
-        {"default", f_default, "default_value,boolean"},
-        {"float", f_float, "default"},
-        {"indent", f_indent, "width,first,blank"},
-        {"int", f_int, "default"},
+        {"d", f_default, "?default_value,boolean"},
+        {"default", f_default, "?default_value,boolean"},
+        {"float", f_float, "?default"},
+        {"indent", f_indent, "?width,first,blank"},
+        {"int", f_int, "?default,base"},
         {"items", f_items, ""},
         {"length", f_length, ""},
         {"lower", f_lower, ""},
-        {"replace", f_replace, "old,new,count"},
-        {"round", f_round, "precision,method"},
+        {"replace", f_replace, "old,new,?count"},
+        {"round", f_round, "?precision,method"},
         {"safe", f_string, ""},
         {"string", f_string, ""},
         {"title", f_title, ""},
-        {"tojson", f_tojson, "ensure_ascii,indent,separators,sort_keys"},
-        {"trim", f_trim, "chars"},
+        {"tojson", f_tojson, "?ensure_ascii,indent,separators,sort_keys"},
+        {"trim", f_trim, "?chars"},
         {"upper", f_upper, ""},
     };
     const struct builtin *b = builtin_find(TABLE, BUILTIN_COUNT(TABLE), name);
-    return b ? b : filter_find_list(name);
+    b = b ? b : filter_find_list(name);
+    return b ? b : filter_find_more(name);
 }

@@ -3,14 +3,11 @@
 
 #include <stdlib.h>
 
-/* "a.b.0" or a number, looked up step by step as Jinja's attribute arguments are. */
-static int get_path(struct eval *ev, const struct value *v, const struct value *path,
-                    struct value *out)
+int filter_path(struct eval *ev, const struct value *v, const struct value *path,
+                const struct value *absent, struct value *out)
 {
     *out = *v;
-    if (path->type != VALUE_STRING)
-        return eval_get_item(ev, v, path, out);
-    struct str rest = path->s;
+    struct str rest = path->type == VALUE_STRING ? path->s : STR("");
     for (;;) {
         const char *dot = memchr(rest.p, '.', rest.n);
         struct str part = {rest.p, dot ? (size_t)(dot - rest.p) : rest.n};
@@ -20,7 +17,9 @@ static int get_path(struct eval *ev, const struct value *v, const struct value *
             is_index = is_index && part.p[i] >= '0' && part.p[i] <= '9';
         if (is_index)
             key = value_int(strtol(part.p, NULL, 10));
-        int rc = eval_get_item(ev, &of, &key, out);
+        int rc = eval_get_item(ev, &of, path->type == VALUE_STRING ? &key : path, out);
+        if (rc == 0 && out->type == VALUE_UNDEFINED && absent && absent->type != VALUE_NONE)
+            *out = *absent;
         if (rc || !dot)
             return rc;
         rest = (struct str){dot + 1, rest.n - part.n - 1};
@@ -56,10 +55,13 @@ FILTER(f_list)
 
 FILTER(f_first)
 {
-    struct list *items;
+    struct list *items, *gen = v->type == VALUE_LIST ? v->list : NULL;
+    size_t taken = gen ? gen->taken : 0;
     int rc = value_items(ev, v, &items);
     if (rc == 0)
         *out = items->n ? items->items[0] : value_undefined(STR("first item of nothing"));
+    if (rc == 0 && gen && gen->kind == LIST_GENERATOR && items->n)
+        gen->taken = taken + 1; /* the others are still there */
     return rc;
 }
 
@@ -101,8 +103,8 @@ FILTER(f_join)
     for (size_t i = 0; rc == 0 && i < items->n; i++) {
         struct value item = items->items[i];
         struct str text;
-        if (a->bound[1])
-            rc = get_path(ev, &items->items[i], a->bound[1], &item);
+        if (a->bound[1] && a->bound[1]->type != VALUE_NONE)
+            rc = filter_path(ev, &items->items[i], a->bound[1], NULL, &item);
         if (rc == 0)
             rc = value_to_str(ev, &item, &text);
         if (rc)
@@ -120,13 +122,8 @@ FILTER(f_join)
 static int map_one(struct eval *ev, const struct value *item, const struct args *a,
                    const struct builtin *filter, const struct value *path, struct value *out)
 {
-    if (path) {
-        const struct value *absent = kwarg_find(a, "default");
-        int rc = get_path(ev, item, path, out);
-        if (rc == 0 && absent && out->type == VALUE_UNDEFINED)
-            *out = *absent;
-        return rc;
-    }
+    if (path)
+        return filter_path(ev, item, path, kwarg_find(a, "default"), out);
     struct args rest = {.pos = a->pos + 1, .n_pos = a->n_pos - 1, .kw = a->kw, .n_kw = a->n_kw};
     return builtin_call(ev, filter, item, &rest, out);
 }
@@ -137,7 +134,8 @@ FILTER(f_map)
     const struct builtin *filter = NULL;
     if (a->n_pos && a->pos[0].type == VALUE_STRING)
         filter = filter_find(a->pos[0].s);
-    if (!path && !filter)
+    size_t known = path ? 1 + (kwarg_find(a, "default") != NULL) : a->n_kw;
+    if ((!path && !filter) || known != a->n_kw)
         return eval_fail(ev, ERR_FORMAT, "map needs the name of a filter or attribute=");
     int rc = eval_enter(ev); /* map('map', …) nests */
     if (rc)
@@ -176,7 +174,7 @@ static int choose(struct eval *ev, const struct value *v, const struct args *a, 
     for (size_t i = 0; rc == 0 && i < items->n; i++) {
         struct value subject = items->items[i], pass;
         if (by_attr)
-            rc = get_path(ev, &items->items[i], &a->pos[0], &subject);
+            rc = filter_path(ev, &items->items[i], &a->pos[0], NULL, &subject);
         pass = value_bool(value_truth(&subject));
         struct args rest = {.kw = a->kw, .n_kw = a->n_kw};
         if (test) {
@@ -220,12 +218,11 @@ struct sort_key {
     struct value item, key;
 };
 
-/* What an item is ordered by: itself or an attribute; text without its case unless asked. */
-static int sort_key(struct eval *ev, const struct value *item, const struct value *path,
-                    bool with_case, struct value *key)
+int filter_key(struct eval *ev, const struct value *item, const struct value *path,
+               const struct value *absent, bool with_case, struct value *key)
 {
     *key = *item;
-    int rc = path ? get_path(ev, item, path, key) : 0;
+    int rc = path && path->type != VALUE_NONE ? filter_path(ev, item, path, absent, key) : 0;
     if (rc == 0 && key->type == VALUE_STRING && !with_case)
         rc = str_case(ev, key->s, CASE_LOWER, &key->s);
     return rc;
@@ -259,8 +256,27 @@ static int sort_range(struct eval *ev, struct sort_key *k, struct sort_key *tmp,
     return rc;
 }
 
-static int sorted(struct eval *ev, struct list *items, const struct value *path, bool with_case,
-                  bool down, struct list **out)
+/* The sort filter's keys are lists, one item for each of attribute="a,b": equal ones are never
+ * ordered, whatever they are. */
+static int multi_key(struct eval *ev, const struct value *item, const struct value *path,
+                     bool with_case, struct value *key)
+{
+    struct list *keys = list_new(ev, LIST_LIST), *paths = NULL;
+    int rc = keys ? 0 : eval_nomem(ev);
+    if (rc == 0 && path && path->type == VALUE_STRING)
+        rc = str_split(ev, path->s, &STR(","), -1, false, &paths);
+    for (size_t i = 0; rc == 0 && i < (paths ? paths->n : 1); i++) {
+        struct value one;
+        rc = filter_key(ev, item, paths ? &paths->items[i] : path, NULL, with_case, &one);
+        if (rc == 0)
+            rc = list_push(ev, keys, &one);
+    }
+    *key = value_list(keys);
+    return rc;
+}
+
+int filter_sorted(struct eval *ev, struct list *items, const struct value *path,
+                  const struct value *absent, bool with_case, bool down, struct list **out)
 {
     struct sort_key *keys = eval_alloc(ev, items->n * sizeof *keys);
     struct sort_key *tmp = keys ? eval_alloc(ev, items->n * sizeof *tmp) : NULL;
@@ -270,7 +286,8 @@ static int sorted(struct eval *ev, struct list *items, const struct value *path,
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < items->n; i++) {
         keys[i].item = items->items[i];
-        rc = sort_key(ev, &items->items[i], path, with_case, &keys[i].key);
+        rc = absent ? filter_key(ev, &items->items[i], path, absent, with_case, &keys[i].key)
+                    : multi_key(ev, &items->items[i], path, with_case, &keys[i].key);
     }
     if (rc == 0)
         rc = sort_range(ev, keys, tmp, items->n, down);
@@ -278,6 +295,8 @@ static int sorted(struct eval *ev, struct list *items, const struct value *path,
         rc = list_push(ev, *out, &keys[i].item);
     return rc;
 }
+
+static const struct value NO_DEFAULT = {.type = VALUE_NONE};
 
 static bool is_yes(const struct value *v)
 {
@@ -289,7 +308,8 @@ FILTER(f_sort)
     struct list *items, *made = NULL;
     int rc = value_items(ev, v, &items);
     if (rc == 0)
-        rc = sorted(ev, items, a->bound[2], is_yes(a->bound[1]), is_yes(a->bound[0]), &made);
+        rc = filter_sorted(ev, items, a->bound[2], NULL, is_yes(a->bound[1]), is_yes(a->bound[0]),
+                           &made);
     *out = value_list(made);
     return rc;
 }
@@ -307,8 +327,10 @@ FILTER(f_dictsort)
         rc = builtin_arg_str(ev, a->bound[1], STR("key"), &name);
     if (rc)
         return rc;
+    if (!str_is(name, "key") && !str_is(name, "value"))
+        return eval_fail(ev, ERR_FORMAT, "dictsort: by must be \"key\" or \"value\"");
     by = value_int(str_is(name, "value"));
-    rc = sorted(ev, pairs.list, &by, is_yes(a->bound[0]), is_yes(a->bound[2]), &made);
+    rc = filter_sorted(ev, pairs.list, &by, &NO_DEFAULT, is_yes(a->bound[0]), is_yes(a->bound[2]), &made);
     *out = value_list(made);
     return rc;
 }
@@ -322,7 +344,7 @@ static int extreme(struct eval *ev, const struct value *v, const struct args *a,
     *out = value_undefined(STR("extreme of nothing"));
     for (size_t i = 0; rc == 0 && i < items->n; i++) {
         int order = 1;
-        rc = sort_key(ev, &items->items[i], a->bound[1], is_yes(a->bound[0]), &key);
+        rc = filter_key(ev, &items->items[i], a->bound[1], NULL, is_yes(a->bound[0]), &key);
         if (rc == 0 && i)
             rc = value_compare(ev, &key, &best, &order);
         if (i && !(largest ? order > 0 : order < 0))
@@ -348,10 +370,15 @@ FILTER(f_sum)
     struct list *items;
     int rc = value_items(ev, v, &items);
     struct value total = a->bound[1] ? *a->bound[1] : value_int(0);
+    bool by_attr = a->bound[0] && a->bound[0]->type != VALUE_NONE;
+    if (rc == 0 && total.type == VALUE_STRING)
+        rc = eval_fail(ev, ERR_FORMAT, "sum cannot add texts");
     for (size_t i = 0; rc == 0 && i < items->n; i++) {
         struct value item = items->items[i], next;
-        if (a->bound[0])
-            rc = get_path(ev, &items->items[i], a->bound[0], &item);
+        if (by_attr)
+            rc = filter_path(ev, &items->items[i], a->bound[0], NULL, &item);
+        if (rc == 0 && item.type == VALUE_UNDEFINED)
+            rc = eval_undefined(ev, &item);
         if (rc == 0)
             rc = eval_binary(ev, '+', &total, &item, &next);
         if (rc == 0)
@@ -368,7 +395,9 @@ FILTER(f_unique)
     for (size_t i = 0; rc == 0 && i < items->n; i++) {
         struct value key, all = value_list(seen);
         bool known = false;
-        rc = sort_key(ev, &items->items[i], a->bound[1], is_yes(a->bound[0]), &key);
+        rc = filter_key(ev, &items->items[i], a->bound[1], NULL, is_yes(a->bound[0]), &key);
+        if (rc == 0)
+            rc = value_check_key(ev, &key);
         if (rc == 0)
             rc = value_contains(ev, &all, &key, &known);
         if (rc == 0 && !known)
@@ -383,22 +412,22 @@ FILTER(f_unique)
 const struct builtin *filter_find_list(struct str name)
 {
     static const struct builtin TABLE[] = {
-        {"dictsort", f_dictsort, "case_sensitive,by,reverse"},
+        {"dictsort", f_dictsort, "?case_sensitive,by,reverse"},
         {"first", f_first, ""},
-        {"join", f_join, "d,attribute"},
+        {"join", f_join, "?d,attribute"},
         {"last", f_last, ""},
         {"list", f_list, ""},
         {"map", f_map, "*"},
-        {"max", f_max, "case_sensitive,attribute"},
-        {"min", f_min, "case_sensitive,attribute"},
+        {"max", f_max, "?case_sensitive,attribute"},
+        {"min", f_min, "?case_sensitive,attribute"},
         {"reject", f_reject, "*"},
         {"rejectattr", f_rejectattr, "*"},
         {"reverse", f_reverse, ""},
         {"select", f_select, "*"},
         {"selectattr", f_selectattr, "*"},
-        {"sort", f_sort, "reverse,case_sensitive,attribute"},
-        {"sum", f_sum, "attribute,start"},
-        {"unique", f_unique, "case_sensitive,attribute"},
+        {"sort", f_sort, "?reverse,case_sensitive,attribute"},
+        {"sum", f_sum, "?attribute,start"},
+        {"unique", f_unique, "?case_sensitive,attribute"},
     };
     return builtin_find(TABLE, BUILTIN_COUNT(TABLE), name);
 }

@@ -2,8 +2,7 @@
  * dict, range, strftime_now. */
 #include "text/template_internal.h"
 
-#include "base/clock.h"
-
+#include <stdio.h>
 #include <time.h>
 
 const struct builtin *builtin_find(const struct builtin *table, size_t n, struct str name)
@@ -14,54 +13,82 @@ const struct builtin *builtin_find(const struct builtin *table, size_t n, struct
     return NULL;
 }
 
-/* Which parameter of "a,b,c" is called so; -1: none. */
-static int param_index(const char *params, struct str name)
+/* What a parameter list says; see struct builtin. */
+struct params {
+    bool positional_only;
+    size_t n, n_required;
+    const char *names[MAX_BOUND];
+    size_t lengths[MAX_BOUND];
+};
+
+static struct params params_read(const char *text)
 {
-    for (int i = 0; *params; i++) {
-        size_t n = strcspn(params, ",");
-        if (n == name.n && memcmp(params, name.p, n) == 0)
-            return i;
-        params += n + (params[n] == ',');
+    struct params p = {0};
+    bool optional = false;
+    if (*text == '/') {
+        p.positional_only = true;
+        text++;
     }
-    return -1;
+    while (*text && p.n < MAX_BOUND) {
+        if (*text == '?') {
+            optional = true;
+            text++;
+        }
+        size_t n = strcspn(text, ",");
+        p.names[p.n] = text;
+        p.lengths[p.n++] = n;
+        p.n_required += !optional;
+        text += n + (text[n] == ',');
+    }
+    return p;
 }
 
-static size_t param_count(const char *params)
+/* Which parameter is called so; p->n: none. */
+static size_t param_index(const struct params *p, struct str name)
 {
-    size_t n = *params != 0;
-    for (; *params; params++)
-        n += *params == ',';
-    return n;
+    size_t i = 0;
+    while (i < p->n &&
+           (p->lengths[i] != name.n || memcmp(p->names[i], name.p, name.n) != 0))
+        i++;
+    return i;
+}
+
+static int bind_args(struct eval *ev, const struct builtin *b, struct args *a)
+{
+    struct params p = params_read(b->params);
+    if (a->n_pos > p.n)
+        return eval_fail(ev, ERR_FORMAT, "%s takes at most %zu arguments, got %zu", b->name, p.n,
+                         a->n_pos);
+    memset(a->bound, 0, sizeof a->bound);
+    for (size_t i = 0; i < a->n_pos; i++)
+        a->bound[i] = &a->pos[i];
+    for (size_t i = 0; i < a->n_kw; i++) {
+        size_t at = p.positional_only ? p.n : param_index(&p, a->kw[i].name);
+        if (at == p.n || a->bound[at])
+            return eval_fail(ev, ERR_FORMAT, "%s: argument \"%.*s\" is %s", b->name,
+                             str_shown(a->kw[i].name, 60), a->kw[i].name.p,
+                             at == p.n ? "not known" : "given twice");
+        a->bound[at] = &a->kw[i].value;
+    }
+    for (size_t i = 0; i < p.n_required; i++)
+        if (!a->bound[i])
+            return eval_fail(ev, ERR_FORMAT, "%s: argument \"%.*s\" is missing", b->name,
+                             (int)p.lengths[i], p.names[i]);
+    return 0;
 }
 
 int builtin_call(struct eval *ev, const struct builtin *b, const struct value *self, struct args *a,
                  struct value *out)
 {
     *out = value_none();
-    if (b->params[0] == '*')
-        return b->fn(ev, self, a, out);
-    size_t n = param_count(b->params);
-    if (a->n_pos > n)
-        return eval_fail(ev, ERR_FORMAT, "%s takes at most %zu arguments, got %zu", b->name, n,
-                         a->n_pos);
-    memset(a->bound, 0, sizeof a->bound);
-    for (size_t i = 0; i < a->n_pos; i++)
-        a->bound[i] = &a->pos[i];
-    for (size_t i = 0; i < a->n_kw; i++) {
-        int at = param_index(b->params, a->kw[i].name);
-        if (at < 0 || a->bound[at])
-            return eval_fail(ev, ERR_FORMAT, "%s: argument \"%.*s\" is %s", b->name,
-                             str_shown(a->kw[i].name, 60), a->kw[i].name.p,
-                             at < 0 ? "not known" : "given twice");
-        a->bound[at] = &a->kw[i].value;
-    }
-    return b->fn(ev, self, a, out);
+    int rc = b->params[0] == '*' ? 0 : bind_args(ev, b, a);
+    return rc ? rc : b->fn(ev, self, a, out);
 }
 
 int builtin_arg_int(struct eval *ev, const struct value *v, int64_t absent, int64_t *out)
 {
     *out = absent;
-    if (!v || v->type == VALUE_NONE)
+    if (!v)
         return 0;
     if (!value_is_integer(v))
         return eval_fail(ev, ERR_FORMAT, "expected an integer, got %s", value_type_name(v));
@@ -85,8 +112,8 @@ int builtin_arg_str(struct eval *ev, const struct value *v, struct str absent, s
 static int fn_raise_exception(struct eval *ev, const struct value *self, const struct args *a,
                               struct value *out)
 {
-    struct str text = STR("the template refuses this conversation");
-    int rc = a->bound[0] ? value_to_str(ev, a->bound[0], &text) : 0;
+    struct str text;
+    int rc = value_to_str(ev, a->bound[0], &text);
     return rc ? rc : err_set(ev->e, ERR_CONFIG, "%.*s", str_shown(text, 400), text.p);
 }
 
@@ -145,8 +172,6 @@ static int fn_range(struct eval *ev, const struct value *self, const struct args
         if (rc)
             return rc;
     }
-    if (!a->bound[0])
-        return eval_fail(ev, ERR_FORMAT, "range needs an argument");
     if (!a->bound[1]) {
         v[1] = v[0];
         v[0] = 0;
@@ -160,7 +185,7 @@ static int fn_range(struct eval *ev, const struct value *self, const struct args
     l->stop = v[1];
     l->step = v[2];
     for (int64_t i = v[0]; v[2] > 0 ? i < v[1] : i > v[1];) {
-        if (l->n == TEMPLATE_MAX_RANGE)
+        if (l->n >= TEMPLATE_MAX_RANGE)
             return eval_fail(ev, ERR_LIMIT, "range gives more than %d numbers", TEMPLATE_MAX_RANGE);
         struct value item = value_int(i);
         int rc = list_push(ev, l, &item);
@@ -175,26 +200,46 @@ static int fn_range(struct eval *ev, const struct value *self, const struct args
     return 0;
 }
 
+/* Python's strftime: as the C library's, but for what a time without a zone has (%z and %Z are
+ * empty) and for microseconds. */
+static int time_format(struct eval *ev, struct str format, char *out, size_t cap)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < format.n; i++) {
+        char next = format.p[i] == '%' && i + 1 < format.n ? format.p[i + 1] : 0;
+        if (n + 8 > cap || !format.p[i])
+            return eval_fail(ev, ERR_LIMIT, "a time format is longer than %zu bytes", cap - 8);
+        if (next == 'z' || next == 'Z' || next == 'f') {
+            n += (size_t)(next == 'f' ? snprintf(out + n, 8, "000000") : 0);
+            i++;
+            continue;
+        }
+        out[n++] = format.p[i];
+        if (next == '%')
+            out[n++] = format.p[++i];
+    }
+    out[n] = 0;
+    return 0;
+}
+
 static int fn_strftime_now(struct eval *ev, const struct value *self, const struct args *a,
                            struct value *out)
 {
-    enum { FORMAT_BYTES = 256, TIME_BYTES = 1024 };
+    enum { FORMAT_BYTES = 256, TIME_BYTES = 2048 };
     struct str format;
-    int rc = builtin_arg_str(ev, a->bound[0], STR("%d %b %Y"), &format);
+    char fmt[FORMAT_BYTES];
+    int rc = builtin_arg_str(ev, a->bound[0], STR(""), &format);
+    if (rc == 0)
+        rc = time_format(ev, format, fmt, sizeof fmt);
     if (rc)
         return rc;
-    if (format.n >= FORMAT_BYTES || memchr(format.p, 0, format.n))
-        return eval_fail(ev, ERR_LIMIT, "a time format is longer than %d bytes", FORMAT_BYTES - 1);
-    char fmt[FORMAT_BYTES];
-    memcpy(fmt, format.p, format.n);
-    fmt[format.n] = 0;
-    time_t now = (time_t)(clock_wall_us() / 1000000);
+    time_t now = (time_t)ev->now_s;
     struct tm tm;
     localtime_r(&now, &tm);
     char *text = eval_alloc(ev, TIME_BYTES);
     if (!text)
         return eval_nomem(ev);
-    size_t n = format.n ? strftime(text, TIME_BYTES, fmt, &tm) : 0;
+    size_t n = *fmt ? strftime(text, TIME_BYTES, fmt, &tm) : 0;
     *out = value_str((struct str){text, n});
     return 0;
 }
@@ -205,7 +250,7 @@ const struct builtin *function_find(struct str name)
         {"raise_exception", fn_raise_exception, "message"},
         {"namespace", fn_namespace, "*"},
         {"dict", fn_dict, "*"},
-        {"range", fn_range, "start,stop,step"},
+        {"range", fn_range, "/start,?stop,step"},
         {"strftime_now", fn_strftime_now, "format"},
     };
     return builtin_find(TABLE, BUILTIN_COUNT(TABLE), name);

@@ -25,10 +25,12 @@ enum {
     TEMPLATE_MAX_ARGS = 255,
     TEMPLATE_STEPS = 2000000,          /* an evaluation's budget: this, */
     TEMPLATE_STEPS_PER_MESSAGE = 5000, /* and this for each message, */
-    TEMPLATE_STEPS_MAX = 50000000,     /* at most (some seconds) */
+    TEMPLATE_STEPS_MAX = 50000000,     /* at most (some seconds); */
+    TEMPLATE_STEPS_PER_VALUE = 16,     /* and this for each value in them and in the tools */
     TEMPLATE_BYTES_PER_STEP = 32,      /* work on long strings counts by their bytes */
     TEMPLATE_MEMORY = 32 << 20,        /* an evaluation's memory: this, */
     TEMPLATE_MEMORY_PER_BYTE = 16,     /* and this for each byte of the messages */
+    TEMPLATE_MEMORY_PER_VALUE = 1024,  /* and for each value in them */
 };
 
 struct str {
@@ -116,20 +118,27 @@ enum node_kind {
     NODE_COND,     /* b if a else c (c may be NULL) */
     NODE_CAPTURED, /* the text that a set or filter block captured */
     NODE_KWARG,    /* name = a */
+    NODE_SPREAD,   /* *a among the arguments of a call, **a among the named ones */
     /* statements */
     NODE_TEXT,   /* name */
     NODE_OUTPUT, /* a */
     NODE_IF,     /* list of NODE_BRANCH: a test (NULL: else), list body */
     NODE_BRANCH,
-    NODE_FOR,          /* a target, b iterable, c filter or NULL, list body, other = else */
+    NODE_FOR,          /* a target, b iterable, c filter or NULL, list body, other = else,
+                          op: recursive */
     NODE_SET,          /* a target, b value */
     NODE_SET_BLOCK,    /* a target, b expression over NODE_CAPTURED, list body */
     NODE_FILTER_BLOCK, /* b, list as above */
     NODE_WITH,         /* kwargs: NODE_SET each; list body */
-    NODE_MACRO,        /* name, kwargs: parameters as NODE_KWARG (a: default or NULL), list body */
+    NODE_MACRO,        /* name, kwargs: parameters as NODE_KWARG (a: default or NULL), list body,
+                          op: which of the MACRO_ names its body uses */
+    NODE_CALL_BLOCK,   /* b call; kwargs and list as of a macro, which the callee sees as caller */
     NODE_BREAK,
     NODE_CONTINUE,
 };
+
+/* Names that a macro has only when its body uses them. */
+enum { MACRO_VARARGS = 1, MACRO_KWARGS = 2, MACRO_CALLER = 4 };
 
 struct builtin;
 
@@ -159,10 +168,15 @@ struct parser {
     struct err *e;
     int rc;
     int nesting;
-    int loops; /* open for-blocks: break and continue need one */
+    int loops;     /* open for-blocks: break and continue need one */
+    int specials; /* MACRO_ names used in the body that is being parsed */
 };
 struct node *
 template_parse(struct parser *p); /* body; may be NULL for an empty template: check p->rc */
+
+/* template_check.c: what Jinja refuses when it compiles: filters and tests that nothing knows,
+ * unless they stand in an if. */
+int template_check(const struct node *body, struct err *e);
 
 /* for template_parse.c and template_parse_expr.c; all return NULL (or false) after an error */
 struct node *parse_error(struct parser *p, const char *fmt, ...)
@@ -227,8 +241,9 @@ struct list {
     struct value *items;
     size_t n, cap;
     enum list_kind kind;
-    bool used;                 /* a generator can be walked once */
+    bool group;                /* a tuple of groupby: its parts have names */
     int64_t first, stop, step; /* of a range; first of a view: enum view_kind */
+    size_t taken;              /* a generator can be walked once: items that are gone */
 };
 
 struct dict {
@@ -242,6 +257,8 @@ struct loop {
     int64_t depth;
     struct value last_seen; /* loop.changed() */
     bool has_last_seen;
+    const struct node *node; /* the for-block, and where it stands: for recursion */
+    struct scope *scope;
 };
 
 enum { MAX_BOUND = 6 };
@@ -263,7 +280,9 @@ typedef int builtin_fn(struct eval *ev, const struct value *self, const struct a
 struct builtin {
     const char *name;
     builtin_fn *fn;
-    const char *params; /* "a,b,c"; "*": the function looks at pos and kw itself */
+    /* "a,?b,c": a must be given, b and c may; "/" first: none of them by name; "*": the function
+     * looks at pos and kw itself */
+    const char *params;
 };
 #define BUILTIN_COUNT(table) (sizeof(table) / sizeof(table)[0])
 const struct builtin *builtin_find(const struct builtin *table, size_t n, struct str name);
@@ -273,6 +292,9 @@ const struct builtin *filter_find(struct str name);
 const struct builtin *test_find(struct str name);
 const struct builtin *method_find(enum value_type type, struct str name);
 const struct builtin *method_find_string(struct str name);
+const struct builtin *method_find_string_more(struct str name);
+/* Python has such a method, and the sandbox refuses it because it changes the value. */
+bool method_is_refused(enum value_type type, struct str name);
 const struct builtin *function_find(struct str name); /* globals */
 
 struct callable {
@@ -311,6 +333,7 @@ struct eval {
     int depth;
     int line;
     struct value captured; /* what NODE_CAPTURED stands for */
+    int64_t now_s;         /* for strftime_now() */
 };
 
 enum { OPERAND_IN = 1, OPERAND_NOT_IN = 2 }; /* op of NODE_OPERAND besides the signs */
@@ -332,6 +355,12 @@ int eval_expr(struct eval *ev, struct scope *sc, const struct node *n, struct va
 int eval_block(struct eval *ev, struct scope *sc, const struct node *body);
 int eval_call(struct eval *ev, const struct value *callee, struct args *a, struct value *out);
 int eval_macro(struct eval *ev, const struct callable *m, const struct args *a, struct value *out);
+/* template_macro.c: arguments to parameters, in the scope of the macro's body */
+int macro_bind(struct eval *ev, struct scope *sc, const struct node *macro, const struct args *a);
+int eval_call_with(struct eval *ev, struct scope *sc, const struct node *n,
+                   const struct value *caller, struct value *out);
+int eval_recursion(struct eval *ev, const struct loop *loop, const struct args *a,
+                   struct value *out); /* loop(items) */
 int eval_binary(struct eval *ev, int op, const struct value *a, const struct value *b,
                 struct value *out);
 int eval_slice(struct eval *ev, const struct value *v, const struct value *from,
@@ -399,6 +428,15 @@ int value_contains(struct eval *ev, const struct value *box, const struct value 
 int value_length(struct eval *ev, const struct value *v, size_t *out);
 /* The items that a for-loop would see. Do not write to the list: it may be the value's own. */
 int value_items(struct eval *ev, const struct value *v, struct list **out);
+int value_check_key(struct eval *ev, const struct value *v); /* error: not hashable */
+
+/* template_input.c: what the caller gives, as values whose strings point into it */
+int value_from_json(struct eval *ev, const json_t *j, struct value *out);
+int messages_from_plain(struct eval *ev, const struct chat_message *m, size_t n,
+                        struct value *out);
+/* The variables that transformers' apply_chat_template gives to a template. */
+int inputs_define(struct eval *ev, struct scope *sc, const struct chat_inputs *in,
+                  const struct value *messages);
 struct list *list_new(struct eval *ev, enum list_kind kind);
 int list_push(struct eval *ev, struct list *l, const struct value *v);
 static inline struct value value_list(struct list *l)
@@ -406,6 +444,8 @@ static inline struct value value_list(struct list *l)
     return (struct value){.type = VALUE_LIST, .list = l};
 }
 struct dict *dict_new(struct eval *ev);
+/* As dict_set for a key that is hashable and not there yet: no search. */
+int dict_append(struct eval *ev, struct dict *d, const struct value *key, const struct value *v);
 int dict_set(struct eval *ev, struct dict *d, const struct value *key, const struct value *v);
 int dict_get(struct eval *ev, const struct dict *d, const struct value *key,
              const struct value **out); /* *out NULL: no */
@@ -421,6 +461,7 @@ struct json_style {
 void build_put(struct builder *b, struct str s);
 void build_repeat(struct builder *b, char c, size_t n);
 int build_done(struct builder *b, struct str *out);
+void build_value(struct builder *b, const struct value *v, bool repr);
 int value_to_str(struct eval *ev, const struct value *v, struct str *out); /* str(v) */
 int value_to_json(struct eval *ev, const struct value *v, const struct json_style *style,
                   struct str *out);
@@ -430,6 +471,8 @@ bool str_find(struct str s, struct str part, size_t from, size_t *at);
 struct str str_strip(struct str s, const struct str *chars, bool left, bool right);
 enum str_case { CASE_UPPER, CASE_LOWER, CASE_TITLE, CASE_CAPITAL, CASE_TITLE_FILTER };
 int str_case(struct eval *ev, struct str s, enum str_case how, struct str *out);
+bool char_is_decimal(uint32_t cp); /* Unicode 14, as Python 3.11: Nd, and */
+bool char_is_digit(uint32_t cp);   /* superscripts, circled digits … too */
 int str_replace(struct eval *ev, struct str s, struct str from, struct str to, int64_t count,
                 struct str *out);
 int str_split(struct eval *ev, struct str s, const struct str *sep, int64_t max, bool from_right,
@@ -438,5 +481,9 @@ int str_lines(struct eval *ev, struct str s, bool keep_ends, struct list **out);
 int str_reverse(struct eval *ev, struct str s, struct str *out);
 int str_number(struct str s, bool *is_int, int64_t *i,
                double *f); /* Python's int() or float() of text; 0 or -1 */
+
+/* template_format.c, template_braces.c: Python's "…" % args and "…".format(…) */
+int format_percent(struct eval *ev, struct str format, const struct value *args, struct value *out);
+int format_braces(struct eval *ev, struct str format, const struct args *a, struct value *out);
 
 #endif

@@ -3,14 +3,17 @@
  * sandbox. */
 #include "text/template_internal.h"
 
+#include <math.h>
+
 /* ---- dicts ---- */
 
 static int m_get(struct eval *ev, const struct value *self, const struct args *a, struct value *out)
 {
     const struct value *found;
-    if (!a->bound[0])
-        return eval_fail(ev, ERR_FORMAT, "get needs a key");
-    int rc = dict_get(ev, self->dict, a->bound[0], &found);
+    int rc = value_check_key(ev, a->bound[0]);
+    if (rc)
+        return rc;
+    rc = dict_get(ev, self->dict, a->bound[0], &found);
     *out = found ? *found : a->bound[1] ? *a->bound[1] : value_none();
     return rc;
 }
@@ -59,20 +62,30 @@ static int m_values(struct eval *ev, const struct value *self, const struct args
 /* ---- lists and loops ---- */
 
 static int list_search(struct eval *ev, const struct value *self, const struct args *a,
-                       int64_t *first, int64_t *count)
+                       int64_t from, int64_t to, int64_t *first, int64_t *count)
 {
     *first = -1;
     *count = 0;
-    if (!a->bound[0])
-        return eval_fail(ev, ERR_FORMAT, "expected an argument");
-    for (size_t i = 0; i < self->list->n; i++) {
+    for (int64_t i = from; i < to; i++) {
         bool same;
         int rc = value_equal(ev, &self->list->items[i], a->bound[0], &same);
         if (rc)
             return rc;
-        *first = same && *first < 0 ? (int64_t)i : *first;
+        *first = same && *first < 0 ? i : *first;
         *count += same;
     }
+    return 0;
+}
+
+/* start and stop of index(), counted from the end when negative */
+static int list_bound(struct eval *ev, const struct value *v, int64_t absent, int64_t n,
+                      int64_t *out)
+{
+    int rc = builtin_arg_int(ev, v, absent, out);
+    if (rc)
+        return rc;
+    *out += *out < 0 ? n : 0;
+    *out = *out < 0 ? 0 : *out > n ? n : *out;
     return 0;
 }
 
@@ -80,7 +93,7 @@ static int m_list_count(struct eval *ev, const struct value *self, const struct 
                         struct value *out)
 {
     int64_t first, count;
-    int rc = list_search(ev, self, a, &first, &count);
+    int rc = list_search(ev, self, a, 0, (int64_t)self->list->n, &first, &count);
     *out = value_int(count);
     return rc;
 }
@@ -88,8 +101,12 @@ static int m_list_count(struct eval *ev, const struct value *self, const struct 
 static int m_list_index(struct eval *ev, const struct value *self, const struct args *a,
                         struct value *out)
 {
-    int64_t first, count;
-    int rc = list_search(ev, self, a, &first, &count);
+    int64_t first = -1, count, from, to, n = (int64_t)self->list->n;
+    int rc = list_bound(ev, a->bound[1], 0, n, &from);
+    if (rc == 0)
+        rc = list_bound(ev, a->bound[2], n, n, &to);
+    if (rc == 0)
+        rc = list_search(ev, self, a, from, to, &first, &count);
     *out = value_int(first);
     return rc == 0 && first < 0 ? eval_fail(ev, ERR_FORMAT, "the value is not in the list") : rc;
 }
@@ -122,22 +139,69 @@ static int m_changed(struct eval *ev, const struct value *self, const struct arg
     return rc;
 }
 
+static int m_dict_copy(struct eval *ev, const struct value *self, const struct args *a,
+                       struct value *out)
+{
+    struct dict *d = dict_new(ev);
+    int rc = d ? eval_steps(ev, self->dict->n) : eval_nomem(ev);
+    for (size_t i = 0; rc == 0 && i < self->dict->n; i++)
+        rc = dict_append(ev, d, &self->dict->keys[i], &self->dict->values[i]);
+    *out = (struct value){.type = VALUE_DICT, .dict = d};
+    return rc;
+}
+
+static int m_list_copy(struct eval *ev, const struct value *self, const struct args *a,
+                       struct value *out)
+{
+    return eval_slice(ev, self, NULL, NULL, NULL, out);
+}
+
+static int m_is_integer(struct eval *ev, const struct value *self, const struct args *a,
+                        struct value *out)
+{
+    *out = value_bool(self->f == floor(self->f) && isfinite(self->f));
+    return 0;
+}
+
+static int m_bit_length(struct eval *ev, const struct value *self, const struct args *a,
+                        struct value *out)
+{
+    int64_t i = value_as_int(self);
+    uint64_t u = i < 0 ? 0 - (uint64_t)i : (uint64_t)i;
+    *out = value_int(u ? 64 - __builtin_clzll(u) : 0);
+    return 0;
+}
+
+bool method_is_refused(enum value_type type, struct str name)
+{
+    static const char *const LIST[] = {"append", "clear",   "extend", "insert",
+                                       "pop",    "reverse", "remove", "sort"};
+    static const char *const DICT[] = {"clear", "pop", "popitem", "setdefault", "update"};
+    bool refused = false;
+    for (size_t i = 0; type == VALUE_LIST && i < sizeof LIST / sizeof LIST[0]; i++)
+        refused = refused || str_is(name, LIST[i]);
+    for (size_t i = 0; type == VALUE_DICT && i < sizeof DICT / sizeof DICT[0]; i++)
+        refused = refused || str_is(name, DICT[i]);
+    return refused;
+}
+
 const struct builtin *method_find(enum value_type type, struct str name)
 {
     static const struct builtin DICT[] = {
-        {"get", m_get, "key,default"},
-        {"items", m_items, ""},
-        {"keys", m_keys, ""},
-        {"values", m_values, ""},
+        {"copy", m_dict_copy, ""}, {"get", m_get, "/key,?default"}, {"items", m_items, ""},
+        {"keys", m_keys, ""},      {"values", m_values, ""},
     };
     static const struct builtin LIST[] = {
-        {"count", m_list_count, "value"},
-        {"index", m_list_index, "value"},
+        {"copy", m_list_copy, ""},
+        {"count", m_list_count, "/value"},
+        {"index", m_list_index, "/value,?start,stop"},
     };
     static const struct builtin LOOP[] = {
         {"cycle", m_cycle, "*"},
         {"changed", m_changed, "*"},
     };
+    static const struct builtin INT[] = {{"bit_length", m_bit_length, ""}};
+    static const struct builtin FLOAT[] = {{"is_integer", m_is_integer, ""}};
     switch (type) {
     case VALUE_STRING:
         return method_find_string(name);
@@ -147,6 +211,11 @@ const struct builtin *method_find(enum value_type type, struct str name)
         return builtin_find(LIST, BUILTIN_COUNT(LIST), name);
     case VALUE_LOOP:
         return builtin_find(LOOP, BUILTIN_COUNT(LOOP), name);
+    case VALUE_BOOL:
+    case VALUE_INT:
+        return builtin_find(INT, BUILTIN_COUNT(INT), name);
+    case VALUE_FLOAT:
+        return builtin_find(FLOAT, BUILTIN_COUNT(FLOAT), name);
     default:
         return NULL;
     }

@@ -81,27 +81,62 @@ static bool affix_is(struct str s, struct str part, bool at_end)
     return part.n <= s.n && memcmp(at_end ? s.p + s.n - part.n : s.p, part.p, part.n) == 0;
 }
 
+/* The part of self that start and end (arguments 1 and 2, in characters) leave. *before: its first
+ * character's index; false: it begins behind the end of the text. */
+static int window(struct eval *ev, const struct value *self, const struct args *a, struct str *out,
+                  int64_t *before, bool *inside)
+{
+    const struct value *bound[2] = {a->bound[1], a->bound[2]};
+    struct value part;
+    *out = self->s;
+    *before = 0;
+    *inside = true;
+    int rc = 0;
+    for (int i = 0; i < 2; i++)
+        if (bound[i] && bound[i]->type != VALUE_NONE && !value_is_integer(bound[i]))
+            return eval_fail(ev, ERR_FORMAT, "expected an integer, got %s",
+                             value_type_name(bound[i]));
+    if (!bound[0] && !bound[1])
+        return 0;
+    int64_t n = (int64_t)utf8_length(self->s.p, self->s.n);
+    if (bound[0] && bound[0]->type != VALUE_NONE) {
+        *before = value_as_int(bound[0]);
+        *before += *before < 0 ? n : 0;
+        *before = *before < 0 ? 0 : *before;
+    }
+    if (bound[1] && bound[1]->type != VALUE_NONE) {
+        int64_t end = value_as_int(bound[1]);
+        end += end < 0 ? n : 0;
+        n = end < 0 ? 0 : end < n ? end : n;
+    }
+    *inside = *before <= n;
+    rc = eval_slice(ev, self, bound[0], bound[1], NULL, &part);
+    *out = part.s;
+    return rc;
+}
+
 /* One string or a tuple of them. */
 static int has_affix(struct eval *ev, const struct value *self, const struct args *a, bool at_end,
                      struct value *out)
 {
     const struct value *parts = a->bound[0];
     size_t n = 1;
-    if (parts && parts->type == VALUE_LIST && parts->list->kind == LIST_TUPLE) {
+    struct str s;
+    int64_t before;
+    bool inside, found = false;
+    if (parts->type == VALUE_LIST && parts->list->kind == LIST_TUPLE) {
         n = parts->list->n;
         parts = parts->list->items;
     }
-    bool found = false;
-    for (size_t i = 0; i < n && !found; i++) {
-        if (!parts || parts[i].type != VALUE_STRING)
+    int rc = window(ev, self, a, &s, &before, &inside);
+    for (size_t i = 0; rc == 0 && i < n && !found; i++) {
+        if (parts[i].type != VALUE_STRING)
             return eval_fail(ev, ERR_FORMAT, "expected a string or a tuple of strings");
-        found = affix_is(self->s, parts[i].s, at_end);
-        int rc = eval_steps(ev, 1 + parts[i].s.n / TEMPLATE_BYTES_PER_STEP);
-        if (rc)
-            return rc;
+        found = inside && affix_is(s, parts[i].s, at_end);
+        rc = eval_steps(ev, 1 + parts[i].s.n / TEMPLATE_BYTES_PER_STEP);
     }
     *out = value_bool(found);
-    return 0;
+    return rc;
 }
 
 static int m_startswith(struct eval *ev, const struct value *self, const struct args *a,
@@ -176,8 +211,6 @@ static int m_replace(struct eval *ev, const struct value *self, const struct arg
 {
     struct str from, to;
     int64_t count;
-    if (!a->bound[0] || !a->bound[1])
-        return eval_fail(ev, ERR_FORMAT, "replace needs two strings");
     int rc = builtin_arg_str(ev, a->bound[0], STR(""), &from);
     if (rc == 0)
         rc = builtin_arg_str(ev, a->bound[1], STR(""), &to);
@@ -191,8 +224,6 @@ static int m_join(struct eval *ev, const struct value *self, const struct args *
                   struct value *out)
 {
     struct list *items;
-    if (!a->bound[0])
-        return eval_fail(ev, ERR_FORMAT, "join needs an argument");
     int rc = value_items(ev, a->bound[0], &items);
     if (rc)
         return rc;
@@ -209,64 +240,80 @@ static int m_join(struct eval *ev, const struct value *self, const struct args *
     return build_done(&b, &out->s);
 }
 
+/* The first or the last place of a part; *at < 0: nowhere. */
 static int find_index(struct eval *ev, const struct value *self, const struct args *a,
-                      bool from_right, struct value *out)
+                      bool from_right, int64_t *index)
 {
-    struct str part, s = self->s;
+    struct str part, s;
     size_t at = 0;
-    if (!a->bound[0])
-        return eval_fail(ev, ERR_FORMAT, "find needs an argument");
+    int64_t before;
+    bool inside;
     int rc = builtin_arg_str(ev, a->bound[0], STR(""), &part);
+    if (rc == 0)
+        rc = window(ev, self, a, &s, &before, &inside);
     if (rc == 0)
         rc = eval_bytes(ev, from_right ? s.n * (1 + part.n / TEMPLATE_BYTES_PER_STEP) : s.n);
     if (rc)
         return rc;
-    bool found = !from_right && str_find(s, part, 0, &at);
-    for (size_t end = s.n; from_right && !found && end >= part.n; end--) {
+    bool found = inside && !from_right && str_find(s, part, 0, &at);
+    for (size_t end = s.n; inside && from_right && !found && end >= part.n; end--) {
         found = memcmp(s.p + end - part.n, part.p, part.n) == 0;
         at = end - part.n;
         if (end == 0)
             break;
     }
-    *out = value_int(found ? (int64_t)utf8_length(s.p, at) : -1);
+    *index = found ? before + (int64_t)utf8_length(s.p, at) : -1;
     return 0;
+}
+
+static int find(struct eval *ev, const struct value *self, const struct args *a, bool from_right,
+                bool must, struct value *out)
+{
+    int64_t index = -1;
+    int rc = find_index(ev, self, a, from_right, &index);
+    *out = value_int(index);
+    return rc == 0 && must && index < 0 ? eval_fail(ev, ERR_FORMAT, "substring not found") : rc;
 }
 
 static int m_find(struct eval *ev, const struct value *self, const struct args *a,
                   struct value *out)
 {
-    return find_index(ev, self, a, false, out);
+    return find(ev, self, a, false, false, out);
 }
 
 static int m_rfind(struct eval *ev, const struct value *self, const struct args *a,
                    struct value *out)
 {
-    return find_index(ev, self, a, true, out);
+    return find(ev, self, a, true, false, out);
 }
 
 static int m_index(struct eval *ev, const struct value *self, const struct args *a,
                    struct value *out)
 {
-    int rc = find_index(ev, self, a, false, out);
-    if (rc == 0 && out->i < 0)
-        return eval_fail(ev, ERR_FORMAT, "substring not found");
-    return rc;
+    return find(ev, self, a, false, true, out);
+}
+
+static int m_rindex(struct eval *ev, const struct value *self, const struct args *a,
+                    struct value *out)
+{
+    return find(ev, self, a, true, true, out);
 }
 
 static int m_count(struct eval *ev, const struct value *self, const struct args *a,
                    struct value *out)
 {
-    struct str part;
+    struct str part, s;
     size_t at = 0, hit;
-    int64_t n = 0;
-    if (!a->bound[0])
-        return eval_fail(ev, ERR_FORMAT, "count needs an argument");
+    int64_t n = 0, before;
+    bool inside;
     int rc = builtin_arg_str(ev, a->bound[0], STR(""), &part);
     if (rc == 0)
-        rc = eval_bytes(ev, self->s.n);
-    if (rc == 0 && part.n == 0)
-        n = (int64_t)utf8_length(self->s.p, self->s.n) + 1;
-    while (rc == 0 && part.n && str_find(self->s, part, at, &hit)) {
+        rc = window(ev, self, a, &s, &before, &inside);
+    if (rc == 0)
+        rc = eval_bytes(ev, s.n);
+    if (rc == 0 && part.n == 0 && inside)
+        n = (int64_t)utf8_length(s.p, s.n) + 1;
+    while (rc == 0 && part.n && str_find(s, part, at, &hit)) {
         n++;
         at = hit + part.n;
     }
@@ -287,11 +334,6 @@ static int all_chars(struct eval *ev, struct str s, bool (*passes)(uint32_t cp),
     return eval_bytes(ev, s.n);
 }
 
-static bool is_ascii_digit(uint32_t cp)
-{
-    return cp >= '0' && cp <= '9';
-}
-
 static bool is_letter(uint32_t cp)
 {
     return unicode_class(cp) == UNICODE_LETTER;
@@ -302,28 +344,35 @@ static bool is_letter_or_number(uint32_t cp)
     return is_letter(cp) || unicode_class(cp) == UNICODE_NUMBER;
 }
 
-static int m_isdigit(struct eval *ev, const struct value *self, const struct args *a,
-                     struct value *out)
+static bool is_number(uint32_t cp)
 {
-    return all_chars(ev, self->s, is_ascii_digit, out);
+    return unicode_class(cp) == UNICODE_NUMBER;
 }
 
-static int m_isalpha(struct eval *ev, const struct value *self, const struct args *a,
-                     struct value *out)
+static bool is_ascii(uint32_t cp)
 {
-    return all_chars(ev, self->s, is_letter, out);
+    return cp < 0x80;
 }
 
-static int m_isalnum(struct eval *ev, const struct value *self, const struct args *a,
-                     struct value *out)
-{
-    return all_chars(ev, self->s, is_letter_or_number, out);
-}
+#define ALL_CHARS(name, passes)                                                                    \
+    static int name(struct eval *ev, const struct value *self, const struct args *a,               \
+                    struct value *out)                                                             \
+    {                                                                                              \
+        return all_chars(ev, self->s, passes, out);                                                \
+    }
 
-static int m_isspace(struct eval *ev, const struct value *self, const struct args *a,
+ALL_CHARS(m_isdigit, char_is_digit)
+ALL_CHARS(m_isdecimal, char_is_decimal)
+ALL_CHARS(m_isnumeric, is_number)
+ALL_CHARS(m_isalpha, is_letter)
+ALL_CHARS(m_isalnum, is_letter_or_number)
+ALL_CHARS(m_isspace, unicode_is_python_space)
+
+static int m_isascii(struct eval *ev, const struct value *self, const struct args *a,
                      struct value *out)
 {
-    return all_chars(ev, self->s, unicode_is_python_space, out);
+    *out = value_bool(true);
+    return self->s.n ? all_chars(ev, self->s, is_ascii, out) : 0;
 }
 
 /* At least one cased letter, and none of the other case. */
@@ -355,32 +404,37 @@ static int m_islower(struct eval *ev, const struct value *self, const struct arg
 const struct builtin *method_find_string(struct str name)
 {
     static const struct builtin STRING[] = {
-        {"strip", m_strip, "chars"},
-        {"lstrip", m_lstrip, "chars"},
-        {"rstrip", m_rstrip, "chars"},
-        {"split", m_split, "sep,maxsplit"},
-        {"rsplit", m_rsplit, "sep,maxsplit"},
-        {"splitlines", m_splitlines, "keepends"},
-        {"startswith", m_startswith, "prefix"},
-        {"endswith", m_endswith, "suffix"},
-        {"removeprefix", m_removeprefix, "prefix"},
-        {"removesuffix", m_removesuffix, "suffix"},
+        {"strip", m_strip, "/?chars"},
+        {"lstrip", m_lstrip, "/?chars"},
+        {"rstrip", m_rstrip, "/?chars"},
+        {"split", m_split, "?sep,maxsplit"},
+        {"rsplit", m_rsplit, "?sep,maxsplit"},
+        {"splitlines", m_splitlines, "?keepends"},
+        {"startswith", m_startswith, "/prefix,?start,end"},
+        {"endswith", m_endswith, "/suffix,?start,end"},
+        {"removeprefix", m_removeprefix, "/prefix"},
+        {"removesuffix", m_removesuffix, "/suffix"},
         {"upper", m_upper, ""},
         {"lower", m_lower, ""},
         {"title", m_title, ""},
         {"capitalize", m_capitalize, ""},
-        {"replace", m_replace, "old,new,count"},
-        {"join", m_join, "iterable"},
-        {"find", m_find, "sub"},
-        {"rfind", m_rfind, "sub"},
-        {"index", m_index, "sub"},
-        {"count", m_count, "sub"},
+        {"replace", m_replace, "/old,new,?count"},
+        {"join", m_join, "/iterable"},
+        {"find", m_find, "/sub,?start,end"},
+        {"rfind", m_rfind, "/sub,?start,end"},
+        {"index", m_index, "/sub,?start,end"},
+        {"rindex", m_rindex, "/sub,?start,end"},
+        {"count", m_count, "/sub,?start,end"},
         {"isdigit", m_isdigit, ""},
+        {"isdecimal", m_isdecimal, ""},
+        {"isnumeric", m_isnumeric, ""},
         {"isalpha", m_isalpha, ""},
         {"isalnum", m_isalnum, ""},
+        {"isascii", m_isascii, ""},
         {"isspace", m_isspace, ""},
         {"isupper", m_isupper, ""},
         {"islower", m_islower, ""},
     };
-    return builtin_find(STRING, BUILTIN_COUNT(STRING), name);
+    const struct builtin *b = builtin_find(STRING, BUILTIN_COUNT(STRING), name);
+    return b ? b : method_find_string_more(name);
 }

@@ -210,8 +210,7 @@ static struct node *parse_for(struct parser *p)
         return NULL;
     if (parser_skip_name(p, "if") && !link_expr(p, n, &n->c, parse_expression(p)))
         return NULL;
-    if (parser_is_name(p, "recursive"))
-        return parse_error(p, "recursive loops are not supported");
+    n->op = parser_skip_name(p, "recursive");
     p->loops++;
     bool ok = parse_body_of(p, n, &n->list, ENDS);
     p->loops--;
@@ -279,6 +278,7 @@ static bool parse_parameters(struct parser *p, struct node *macro)
 {
     struct node **tail = &macro->kwargs;
     int count = 0;
+    bool defaults = false;
     if (!parser_expect_op(p, '(', "("))
         return false;
     while (!parser_is_op(p, ')')) {
@@ -292,13 +292,30 @@ static bool parse_parameters(struct parser *p, struct node *macro)
         if (!param)
             return false;
         param->name = p->at++->text;
-        if (parser_skip_op(p, '=') &&
+        bool has_default = parser_skip_op(p, '=');
+        if (has_default &&
             (!link_expr(p, param, &param->a, parse_expression(p)) || !node_depth(p, macro, param)))
             return false;
+        if (defaults && !has_default)
+            return parse_error(p, "a parameter without a default follows one with it");
+        defaults = defaults || has_default;
         node_append(&tail, param);
     }
     p->at++;
     return true;
+}
+
+/* The body of a macro or of a call block: what is around it is not around the body. */
+static bool parse_macro_body(struct parser *p, struct node *n, const char *const *ends)
+{
+    int loops = p->loops, specials = p->specials;
+    p->loops = p->specials = 0;
+    bool ok = parse_body_of(p, n, &n->list, ends);
+    n->op = p->specials;
+    p->loops = loops;
+    p->specials |= specials;
+    p->at += ok;
+    return ok;
 }
 
 static struct node *parse_macro(struct parser *p)
@@ -310,13 +327,39 @@ static struct node *parse_macro(struct parser *p)
     if (p->at->kind != TOK_NAME)
         return parse_unexpected(p, "the macro's name");
     n->name = p->at++->text;
-    int loops = p->loops;
-    p->loops = 0; /* a macro's body is not inside the loop around it */
-    bool ok = parse_parameters(p, n) && parse_body_of(p, n, &n->list, ENDS);
-    p->loops = loops;
-    if (!ok)
+    return parse_parameters(p, n) && parse_macro_body(p, n, ENDS) ? n : NULL;
+}
+
+/* {% call(x) m(…) %}: the body is a macro that m sees as caller. */
+static struct node *parse_call_block(struct parser *p)
+{
+    static const char *const ENDS[] = {"endcall", NULL};
+    struct node *n = node_new(p, NODE_CALL_BLOCK);
+    if (!n)
         return NULL;
-    p->at++;
+    n->name = STR("caller");
+    if (parser_is_op(p, '(') && !parse_parameters(p, n))
+        return NULL;
+    if (!link_expr(p, n, &n->b, parse_expression(p)))
+        return NULL;
+    if (n->b->kind != NODE_CALL)
+        return parse_error(p, "expected a call after \"call\"");
+    return parse_macro_body(p, n, ENDS) ? n : NULL;
+}
+
+/* {% print a, b %} is {{ a }}{{ b }}. */
+static struct node *parse_print(struct parser *p)
+{
+    struct node *n = node_new(p, NODE_WITH);
+    struct node **tail = n ? &n->list : NULL;
+    while (n && p->at->kind != TOK_BLOCK_END) {
+        if (n->list && !parser_expect_op(p, ',', "a comma"))
+            return NULL;
+        struct node *one = node_new(p, NODE_OUTPUT);
+        if (!one || !link_expr(p, one, &one->a, parse_expression(p)) || !node_depth(p, n, one))
+            return NULL;
+        node_append(&tail, one);
+    }
     return n;
 }
 
@@ -348,6 +391,8 @@ static struct node *parse_statement(struct parser *p)
         {"for", parse_for},
         {"set", parse_set},
         {"macro", parse_macro},
+        {"call", parse_call_block},
+        {"print", parse_print},
         {"filter", parse_filter_block},
         {"with", parse_with},
         {"generation", parse_generation},

@@ -286,8 +286,13 @@ static struct node *parse_name(struct parser *p)
         if (parser_skip_name(p, CONSTANTS[i].name))
             return node_new(p, CONSTANTS[i].kind);
     struct node *n = node_new(p, NODE_NAME);
-    if (n)
-        n->name = p->at++->text;
+    if (!n)
+        return NULL;
+    n->name = p->at++->text;
+    p->specials |= str_is(n->name, "varargs")  ? MACRO_VARARGS
+                   : str_is(n->name, "kwargs") ? MACRO_KWARGS
+                   : str_is(n->name, "caller") ? MACRO_CALLER
+                                               : 0;
     return n;
 }
 

@@ -63,21 +63,20 @@ static bool parse_call_args(struct parser *p, struct node *call)
             break;
         if (++count > TEMPLATE_MAX_ARGS)
             return parse_error(p, "more than %d arguments", TEMPLATE_MAX_ARGS);
-        if (parser_is_op(p, '*') || parser_is_op(p, OP2('*', '*')))
-            return parse_error(p, "* and ** in calls are not supported");
+        bool all = parser_is_op(p, '*'), all_named = parser_is_op(p, OP2('*', '*'));
         bool named = p->at->kind == TOK_NAME && p->at[1].kind == TOK_OP && p->at[1].op == '=';
-        if (!named && call->kwargs)
+        if (!named && !all_named && !all && call->kwargs)
             return parse_error(p, "a positional argument follows a named one");
         struct str name = p->at->text;
-        p->at += named ? 2 : 0;
+        p->at += named ? 2 : all || all_named;
         struct node *arg = parse_expression(p);
-        if (named)
-            arg = node_1(p, NODE_KWARG, arg);
+        if (named || all || all_named)
+            arg = node_1(p, named ? NODE_KWARG : NODE_SPREAD, arg);
         if (!arg || !node_depth(p, call, arg))
             return false;
         if (named)
             arg->name = name;
-        node_append(named ? &kwargs : &args, arg);
+        node_append(named || all_named ? &kwargs : &args, arg);
     }
     p->at++;
     return true;

@@ -206,6 +206,7 @@ static bool too_deep(struct builder *b, int depth)
 
 static void put_value(struct builder *b, const struct value *v, bool repr, int depth)
 {
+    char text[64];
     if (too_deep(b, depth))
         return;
     switch (v->type) {
@@ -240,12 +241,18 @@ static void put_value(struct builder *b, const struct value *v, bool repr, int d
         put_text(b, ">");
         break;
     case VALUE_LOOP:
-        put_text(b, "<LoopContext>");
+        snprintf(text, sizeof text, "<LoopContext %zu/%zu>", v->loop->at + 1, v->loop->items->n);
+        put_text(b, text);
         break;
     case VALUE_CALLABLE:
         put_text(b, v->callable->builtin ? "<function>" : "<Macro>");
         break;
     }
+}
+
+void build_value(struct builder *b, const struct value *v, bool repr)
+{
+    put_value(b, v, repr, 0);
 }
 
 int value_to_str(struct eval *ev, const struct value *v, struct str *out)

@@ -80,7 +80,26 @@ TEST(is_false)
 
 TEST(is_callable)
 {
-    return answer(out, v->type == VALUE_CALLABLE || v->type == VALUE_UNDEFINED); /* as Jinja */
+    return answer(out, v->type == VALUE_CALLABLE || v->type == VALUE_LOOP ||
+                           v->type == VALUE_UNDEFINED); /* as Jinja */
+}
+
+/* "is a filter": the name of one */
+TEST(is_filter)
+{
+    int rc = value_check_key(ev, v);
+    return rc ? rc : answer(out, v->type == VALUE_STRING && filter_find(v->s));
+}
+
+TEST(is_test)
+{
+    int rc = value_check_key(ev, v);
+    return rc ? rc : answer(out, v->type == VALUE_STRING && test_find(v->s));
+}
+
+TEST(is_escaped)
+{
+    return answer(out, false); /* there is no markup here */
 }
 
 static int is_case(struct eval *ev, const struct value *v, const char *method, struct value *out)
@@ -102,45 +121,38 @@ TEST(is_upper)
     return is_case(ev, v, "isupper", out);
 }
 
-static int remainder_is(struct eval *ev, const struct value *v, int64_t by, int64_t want,
-                        struct value *out)
+static int remainder_is(struct eval *ev, const struct value *v, const struct value *by,
+                        int64_t want, struct value *out)
 {
-    struct value divisor = value_int(by), rest;
-    if (!value_is_number(v))
-        return eval_fail(ev, ERR_FORMAT, "a %s is neither odd nor even", value_type_name(v));
-    int rc = eval_binary(ev, '%', v, &divisor, &rest);
-    if (rc == 0)
-        *out = value_bool(value_as_float(&rest) == (double)want);
-    return rc;
+    struct value rest, wanted = value_int(want);
+    out->type = VALUE_BOOL;
+    if (v->type == VALUE_UNDEFINED || by->type == VALUE_UNDEFINED)
+        return eval_undefined(ev, v->type == VALUE_UNDEFINED ? v : by);
+    int rc = eval_binary(ev, '%', v, by, &rest);
+    return rc ? rc : value_equal(ev, &rest, &wanted, &out->b);
 }
 
 TEST(is_odd)
 {
-    return remainder_is(ev, v, 2, 1, out);
+    struct value two = value_int(2);
+    return remainder_is(ev, v, &two, 1, out);
 }
 
 TEST(is_even)
 {
-    return remainder_is(ev, v, 2, 0, out);
+    struct value two = value_int(2);
+    return remainder_is(ev, v, &two, 0, out);
 }
 
 TEST(is_divisibleby)
 {
-    int64_t by;
-    int rc = builtin_arg_int(ev, a->bound[0], 0, &by);
-    return rc ? rc : remainder_is(ev, v, by, 0, out);
-}
-
-static int need_other(struct eval *ev, const struct args *a)
-{
-    return a->bound[0] ? 0 : eval_fail(ev, ERR_FORMAT, "the test needs an argument");
+    return remainder_is(ev, v, a->bound[0], 0, out);
 }
 
 TEST(is_equal)
 {
-    int rc = need_other(ev, a);
     out->type = VALUE_BOOL;
-    return rc ? rc : value_equal(ev, v, a->bound[0], &out->b);
+    return value_equal(ev, v, a->bound[0], &out->b);
 }
 
 TEST(is_unequal)
@@ -152,17 +164,13 @@ TEST(is_unequal)
 
 TEST(is_in)
 {
-    int rc = need_other(ev, a);
     out->type = VALUE_BOOL;
-    return rc ? rc : value_contains(ev, a->bound[0], v, &out->b);
+    return value_contains(ev, a->bound[0], v, &out->b);
 }
 
 /* "is same object": values are copied here, so it means same type and equal, or the same list. */
 TEST(is_sameas)
 {
-    int rc = need_other(ev, a);
-    if (rc)
-        return rc;
     const struct value *other = a->bound[0];
     if (v->type != other->type)
         return answer(out, false);
@@ -173,8 +181,7 @@ TEST(is_sameas)
 
 static int ordered(struct eval *ev, const struct value *v, const struct args *a, int *order)
 {
-    int rc = need_other(ev, a);
-    return rc ? rc : value_compare(ev, v, a->bound[0], order);
+    return value_compare(ev, v, a->bound[0], order);
 }
 
 TEST(is_less)
@@ -227,6 +234,9 @@ const struct builtin *test_find(struct str name)
         {"odd", is_odd, ""},
         {"even", is_even, ""},
         {"divisibleby", is_divisibleby, "num"},
+        {"filter", is_filter, ""},
+        {"test", is_test, ""},
+        {"escaped", is_escaped, ""},
         {"in", is_in, "seq"},
         {"sameas", is_sameas, "other"},
         {"eq", is_equal, "other"},

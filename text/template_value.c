@@ -98,11 +98,25 @@ static int dict_find(struct eval *ev, const struct dict *d, const struct value *
     return 0;
 }
 
-static bool is_hashable(const struct value *v)
+int value_check_key(struct eval *ev, const struct value *v)
 {
-    if (v->type == VALUE_LIST)
-        return v->list->kind == LIST_TUPLE || v->list->kind == LIST_RANGE;
-    return v->type != VALUE_DICT;
+    bool is_list = v->type == VALUE_LIST;
+    int rc = eval_steps(ev, 1);
+    if (rc)
+        return rc;
+    if (is_list && v->list->kind == LIST_TUPLE) {
+        rc = eval_enter(ev);
+        if (rc)
+            return rc;
+        for (size_t i = 0; rc == 0 && i < v->list->n; i++)
+            rc = value_check_key(ev, &v->list->items[i]);
+        eval_leave(ev);
+        return rc;
+    }
+    if (v->type == VALUE_DICT ||
+        (is_list && v->list->kind != LIST_RANGE && v->list->kind != LIST_GENERATOR))
+        return eval_fail(ev, ERR_FORMAT, "a %s cannot be a key", value_type_name(v));
+    return 0;
 }
 
 int dict_get(struct eval *ev, const struct dict *d, const struct value *key,
@@ -116,15 +130,9 @@ int dict_get(struct eval *ev, const struct dict *d, const struct value *key,
     return rc;
 }
 
-int dict_set(struct eval *ev, struct dict *d, const struct value *key, const struct value *v)
+int dict_append(struct eval *ev, struct dict *d, const struct value *key, const struct value *v)
 {
-    if (!is_hashable(key))
-        return eval_fail(ev, ERR_FORMAT, "a %s cannot be a key", value_type_name(key));
-    size_t at;
-    int rc = dict_find(ev, d, key, &at);
-    if (rc)
-        return rc;
-    if (at == d->cap) {
+    if (d->n == d->cap) {
         size_t cap = d->cap ? d->cap * 2 : 4, size = sizeof(struct value);
         struct value *keys = arena_grow(&ev->arena, d->keys, d->cap * size, cap * size);
         if (!keys)
@@ -136,10 +144,21 @@ int dict_set(struct eval *ev, struct dict *d, const struct value *key, const str
         d->values = values;
         d->cap = cap;
     }
-    if (at == d->n) {
-        d->keys[at] = *key;
-        d->n++;
-    }
+    d->keys[d->n] = *key;
+    d->values[d->n++] = *v;
+    return 0;
+}
+
+int dict_set(struct eval *ev, struct dict *d, const struct value *key, const struct value *v)
+{
+    size_t at;
+    int rc = value_check_key(ev, key);
+    if (rc == 0)
+        rc = dict_find(ev, d, key, &at);
+    if (rc)
+        return rc;
+    if (at == d->n)
+        return dict_append(ev, d, key, v);
     d->values[at] = *v;
     return 0;
 }
@@ -286,14 +305,19 @@ int value_contains(struct eval *ev, const struct value *box, const struct value 
     }
     if (box->type == VALUE_DICT) {
         const struct value *found;
-        if (!is_hashable(item))
-            return eval_fail(ev, ERR_FORMAT, "a %s cannot be a key", value_type_name(item));
-        int rc = dict_get(ev, box->dict, item, &found);
+        int rc = value_check_key(ev, item);
+        if (rc)
+            return rc;
+        rc = dict_get(ev, box->dict, item, &found);
         *out = found != NULL;
         return rc;
     }
     struct list *items;
-    int rc = value_items(ev, box, &items);
+    bool keys = box->type == VALUE_LIST && box->list->kind == LIST_VIEW &&
+                box->list->first == VIEW_KEYS;
+    int rc = keys ? value_check_key(ev, item) : 0;
+    if (rc == 0)
+        rc = value_items(ev, box, &items);
     for (size_t i = 0; rc == 0 && !*out && i < items->n; i++)
         rc = value_equal(ev, &items->items[i], item, out);
     return rc;
@@ -343,18 +367,17 @@ int value_items(struct eval *ev, const struct value *v, struct list **out)
         *out = v->list;
         return 0;
     }
-    if (v->type == VALUE_LIST && !v->list->used) {
-        v->list->used = true;
-        *out = v->list;
-        return 0;
-    }
     struct list *l = list_new(ev, LIST_LIST);
     if (!l)
         return eval_nomem(ev);
     *out = l;
     switch (v->type) {
     case VALUE_UNDEFINED:
-    case VALUE_LIST: /* a generator that was walked before */
+        return 0;
+    case VALUE_LIST: /* what a generator has left */
+        l->items = v->list->items + v->list->taken;
+        l->n = l->cap = v->list->n - v->list->taken;
+        v->list->taken = v->list->n;
         return 0;
     case VALUE_STRING:
         return string_items(ev, v->s, l);

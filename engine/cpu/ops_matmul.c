@@ -137,8 +137,7 @@ static void experts_items(void *ctx, uint32_t begin, uint32_t end, uint32_t thre
     for (uint32_t item = begin; item < end; item++) {
         uint32_t k = item / n_tiles, row = item % n_tiles * KERNELS_TILE_ROWS;
         struct weight one = *c->w;
-        one.data =
-            (const uint8_t *)c->w->data + (size_t)x->expert_no[k] * c->w->n_rows * c->w->row_bytes;
+        one.data = weight_expert(c->w, x->expert_no[k]);
         const struct matmul m = {.y = c->y, .y_stride = c->y_stride, .w = &one};
         struct matmul_part part = c->call.part;
         part.m = &m;

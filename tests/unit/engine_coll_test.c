@@ -222,6 +222,10 @@ static void mixed_body(struct shards *s, uint32_t shard, void *ctx)
     struct coll *all = s->all[shard], *stage = s->stage[shard];
     uint32_t tp = s->tp, first = shard / tp * tp, next = shard + tp, before = shard - tp;
     float *x = malloc(BIG * sizeof *x), *y = malloc(MAX * N * sizeof *y);
+    uint32_t least = 0;
+    must(coll_least(all, 100 + (shard ^ 1), &least, &e), &e);
+    if (least != (s->n > 1 ? 100 : 101))
+        abort();
     for (uint32_t round = 0; round < 20; round++) {
         uint32_t root = round % s->n;
         for (size_t i = 0; i < BIG; i++)

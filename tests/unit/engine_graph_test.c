@@ -295,7 +295,7 @@ static void test_shard_plans(void **state)
     c.params.n_vocab = 97;
     plan_is(p, "output.weight", 3, 4, (struct shard_plan){SHARD_ROWS, 72, 25, 1, false});
     plan_is(&m.params, "blk.0.ffn_gate_exps.weight", 1, 2,
-            (struct shard_plan){SHARD_ROWS, 48, 48, 4, true});
+            (struct shard_plan){SHARD_ROWS, 48, 48, 4, false});
     plan_is(&m.params, "blk.0.ffn_down_exps.weight", 0, 2,
             (struct shard_plan){SHARD_COLS, 0, 48, 4, true});
     plan_is(&m.params, "blk.0.ffn_gate_inp.weight", 0, 2,

@@ -214,12 +214,15 @@ static void test_keys(void **state)
 
 static void test_keys_that_change_results(void **state)
 {
-    WITH_KEY(key_text(&m, "llama.rope.scaling.type", "yarn"), "llama.rope.scaling.type", "none",
-             "yarn");
-    WITH_KEY(key_f32(&m, "llama.rope.scaling.factor", 4), "llama.rope.scaling.factor", "found 4");
-    WITH_KEY(key_f32(&m, "llama.rope.scale_linear", 2), "llama.rope.scale_linear");
-    WITH_KEY(key_u32(&m, "llama.expert_count", 8), "llama.expert_count", "found 8");
-    WITH_KEY(key_u32(&m, "llama.attention.sliding_window", 4096), "sliding_window");
+    WITH_KEY(key_text(&m, "llama.rope.scaling.type", "dynamic"), "llama.rope.scaling.type",
+             "only none, linear, yarn or longrope", "found dynamic");
+    WITH_KEY(key_u32(&m, "llama.expert_count", 8), "llama.expert_used_count is missing");
+    WITH_KEY(key_u32(&m, "llama.expert_shared_count", 1), "llama.expert_shared_count", "found 1");
+    WITH_KEY(key_u32(&m, "llama.pooling_type", 2), "llama.pooling_type", "found 2");
+    WITH_KEY(key_u32(&m, "llama.attention.sliding_window_pattern", 6),
+             "llama.attention.sliding_window_pattern is not known");
+    WITH_KEY(key_u32(&m, "llama.what.ever", 0), "llama.what.ever is not known");
+    WITH_KEY(key_f32(&m, "llama.rope.scaling.yarn_log_multiplier", 0.1f), "yarn_log_multiplier");
     WITH_KEY(key_bool(&m, "llama.attention.causal", 0), "llama.attention.causal");
     WITH_KEY(key_f32(&m, "llama.logit_scale", 0.5f), "llama.logit_scale", "found 0.5");
     WITH_KEY(key_bool(&m, "llama.use_parallel_residual", 2), "expected 0 or 1, found 2");
@@ -267,7 +270,13 @@ static void test_values(void **state)
     INSTEAD("llama.attention.head_count_kv", key_u32(&m, "llama.attention.head_count_kv", 0),
             "KV heads");
     INSTEAD("llama.attention.head_count_kv",
-            key_i32s(&m, "llama.attention.head_count_kv", seven, 1), "found array");
+            key_i32s(&m, "llama.attention.head_count_kv", (const int32_t[]){2, 1}, 2),
+            "llama.attention.head_count_kv: layers that differ", "2 in the first, 1 in layer 1");
+    INSTEAD("llama.attention.head_count_kv",
+            key_texts(&m, "llama.attention.head_count_kv", FIXTURE_TOKENS, 1),
+            "expected an integer");
+    INSTEAD("llama.attention.head_count_kv",
+            key_i32s(&m, "llama.attention.head_count_kv", seven, 0), "head_count_kv", "and some");
     INSTEAD("llama.attention.layer_norm_rms_epsilon",
             key_u32(&m, "llama.attention.layer_norm_rms_epsilon", 1),
             "expected a floating-point number, found u32");

@@ -123,6 +123,17 @@ static void test_columns(void **state)
     assert_true(a.st_ino == b.st_ino &&
                 a.st_mtim.tv_nsec == b.st_mtim.tv_nsec); /* not made twice */
     image_derived_close(d);
+    /* the image with these columns in place of its own */
+    for (uint32_t i = 0; i < N_PARTS; i++) {
+        size_t row;
+        const struct tensor_info *t;
+        const void *want = image_derived_tensor(again, i, &row);
+        if (i == 0)
+            assert_int_equal(image_derived_apply(&m.img, again, PARTS, &e), 0);
+        assert_ptr_equal(image_tensor(&m.img, PARTS[i].tensor, &t), want);
+        assert_int_equal(t->dims[0], PARTS[i].count);
+        assert_int_equal(t->n_bytes, row * t->dims[1] * t->dims[2]);
+    }
     image_derived_close(again);
     unmake(&m);
 }
