@@ -1,5 +1,4 @@
-/* api_messages.c - the prompt of a request: chat messages with text or text parts; a completion's
- * text or token ids. */
+/* api_messages.c - the prompt of a chat: messages with text or text parts. */
 #include "router/api_fields.h"
 
 #include <stdio.h>
@@ -172,47 +171,5 @@ int api_take_messages(struct api_request *r, const struct api_field *f, json_t *
             return -1;
         r->n_messages = i + 1;
     }
-    return 0;
-}
-
-static int take_ids(struct api_request *r, json_t *value, struct api_error *a)
-{
-    size_t n = json_array_size(value), i;
-    json_t *v;
-    r->prompt_ids = malloc(n * sizeof *r->prompt_ids);
-    if (!r->prompt_ids)
-        return api_fail(a, 500, API_SERVER_ERROR, NULL, "out_of_memory", "Out of memory.");
-    json_array_foreach(value, i, v)
-    {
-        json_int_t id = json_integer_value(v);
-        if (!json_is_integer(v) || id < 0 || id > INT32_MAX)
-            return api_fail(a, 400, API_INVALID, "prompt", "invalid_value",
-                            "Invalid 'prompt[%zu]': expected a token id.", i);
-        r->prompt_ids[i] = (uint32_t)id;
-    }
-    r->n_prompt_ids = n;
-    return 0;
-}
-
-int api_take_prompt(struct api_request *r, const struct api_field *f, json_t *value,
-                    struct api_error *a)
-{
-    if (json_is_array(value) && json_array_size(value)) {
-        json_t *first = json_array_get(value, 0);
-        if (json_is_integer(first))
-            return take_ids(r, value, a);
-        if (json_array_size(value) > 1 && (json_is_string(first) || json_is_array(first)))
-            return fail_at(a, "unsupported_parameter", f->name,
-                           "several prompts in one request are not supported; send one request "
-                           "for each.");
-        value = first; /* a list with one prompt */
-    }
-    if (json_is_array(value) && json_is_integer(json_array_get(value, 0)))
-        return take_ids(r, value, a);
-    if (!json_is_string(value))
-        return fail_at(a, "invalid_type", f->name,
-                       "expected a string, a list with one string, or a list of token ids.");
-    r->prompt = json_string_value(value);
-    r->prompt_bytes = json_string_length(value);
     return 0;
 }

@@ -38,6 +38,8 @@ int model_build(struct model **out, const struct msg_model *msg, uint64_t create
     char hex[11];
     hex_encode(m->digest, 5, hex);
     snprintf(m->fingerprint, sizeof m->fingerprint, "fp_%s", hex);
+    m->n_embd = meta.params.pooling != POOLING_NONE ? meta.params.n_embd : 0;
+    m->add_eos = meta.tok.add_eos;
     m->n_ctx = msg->n_ctx ? msg->n_ctx : meta_context_default(&meta.params);
     rc = build_text(m, &meta, e);
     meta_fini(&meta);

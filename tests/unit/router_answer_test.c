@@ -259,7 +259,11 @@ static void test_golden_output(void **state)
     struct usage u = {3, 4};
     struct buf b;
     buf_init(&b, 1 << 16);
-    reply_put_whole(&b, &chat, "h\"i", 3, "stop", &u);
+    struct reply_choice whole = {.text = "h\"i", .n = 3, .finish_reason = "stop"};
+    struct reply_choice text = {.text = "x", .n = 1};
+    reply_put_head(&b, &chat);
+    reply_put_choice(&b, &chat, &whole);
+    reply_put_tail(&b, &u);
     assert_string_equal(
         buf_cstr(&b),
         "{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion\",\"created\":5,\"model\":\"bytes\","
@@ -268,9 +272,9 @@ static void test_golden_output(void **state)
         "reason\":"
         "\"stop\"}],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":4,\"total_tokens\":7}}");
     buf_reset(&b);
-    reply_put_role(&b, &chat);
-    reply_put_text(&b, &chat, "x", 1);
-    reply_put_finish(&b, &chat, "length");
+    reply_put_role(&b, &chat, 0);
+    reply_put_text(&b, &chat, &text);
+    reply_put_finish(&b, &chat, 0, "length");
     reply_put_done(&b);
 #define CHUNK                                                                                      \
     "data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":5,\"model\":"   \
@@ -284,9 +288,9 @@ static void test_golden_output(void **state)
               "{\"index\":0,\"delta\":{},\"logprobs\":null,\"finish_reason\":\"length\"}]}\n\n"
               "data: [DONE]\n\n");
     buf_reset(&b);
-    reply_put_role(&b, &comp);
-    reply_put_text(&b, &comp, "x", 1);
-    reply_put_finish(&b, &comp, "stop");
+    reply_put_role(&b, &comp, 0);
+    reply_put_text(&b, &comp, &text);
+    reply_put_finish(&b, &comp, 0, "stop");
     reply_put_usage(&b, &comp, &u);
 #define TEXT                                                                                       \
     "data: {\"id\":\"cmpl-1\",\"object\":\"text_completion\",\"created\":5,\"model\":\"bytes\","   \
@@ -315,7 +319,7 @@ static void test_golden_output(void **state)
 static void test_attempts(void **state)
 {
     struct attempts *t;
-    struct flight *f = (struct flight *)&t, *g = (struct flight *)&f; /* never looked into */
+    struct choice *f = (struct choice *)&t, *g = (struct choice *)&f; /* never looked into */
     uint32_t slot[4], gen[4];
     assert_int_equal(attempts_create(&t, 3, NULL), 0);
     for (int i = 0; i < 3; i++)
