@@ -126,11 +126,12 @@ static int check_map(const struct hf_shards *s, const char *label, const json_t 
     if (json_object_size(map) != s->n_tensors) {
         const char *name;
         json_t *file;
+        char shown[HF_SHOWN_BYTES];
         json_object_foreach((json_t *)map, name, file)
         {
             if (!find(s, name))
-                return err_set(e, ERR_FORMAT, "%s: tensor %.96s is not in %.96s", label, name,
-                               json_string_value(file));
+                return err_set(e, ERR_FORMAT, "%s: tensor %s is not in %.96s", label,
+                               hf_shown(name, shown), json_string_value(file));
         }
     }
     return 0;

@@ -132,7 +132,8 @@ static int create_changed(const char *family, const struct change *change, struc
     struct image img;
     struct graph_size size = run_size(c.n_ctx, KV_F32);
     struct graph_memory need;
-    image_make(&img, &c.params, shapes, kept, TENSOR_F16, json_object_get(c.record, "tensors"));
+    image_make(&img, &c.params, shapes, kept, TENSOR_F16, json_object_get(c.record, "tensors"),
+               family_weight);
     int rc = graph_memory(&need, &img, &size, &OPS_CPU, e); /* before anything is taken */
     image_drop(&img);
     return rc;
