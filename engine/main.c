@@ -80,11 +80,19 @@ static int parse_serve(struct serve_options *s, int argc, char **argv, struct er
 {
     *s = (struct serve_options){.kind = "cpu", .n_slots = 8, .n_threads = 1};
     struct option options[] = {
-        {"--image", true, .text = &s->image},       {"--deployment", true, .u32 = &s->deployment},
-        {"--replica", true, .u32 = &s->replica},    {"--epoch", true, .u64 = &s->epoch},
-        {"--ctx", false, .u32 = &s->n_ctx},         {"--slots", false, .u32 = &s->n_slots},
-        {"--threads", false, .u32 = &s->n_threads}, {"--chunk", false, .u32 = &s->chunk},
-        {"--kernels", false, .text = &s->kernels},  {"--kind", false, .text = &s->kind},
+        {"--image", true, .text = &s->image},
+        {"--deployment", true, .u32 = &s->deployment},
+        {"--replica", true, .u32 = &s->replica},
+        {"--epoch", true, .u64 = &s->epoch},
+        {"--ctx", false, .u32 = &s->n_ctx},
+        {"--slots", false, .u32 = &s->n_slots},
+        {"--threads", false, .u32 = &s->n_threads},
+        {"--chunk", false, .u32 = &s->chunk},
+        {"--kernels", false, .text = &s->kernels},
+        {"--kind", false, .text = &s->kind},
+        {"--settings", false, .text = &s->settings},
+        {"--node-index", false, .u32 = &s->node_index},
+        {"--node-count", false, .u32 = &s->node_count},
     };
     size_t n = sizeof options / sizeof options[0];
     for (int i = 2; i < argc; i += 2) {
@@ -97,6 +105,9 @@ static int parse_serve(struct serve_options *s, int argc, char **argv, struct er
         if (rc)
             return rc;
     }
+    if (s->node_count && s->node_index >= s->node_count)
+        return err_set(e, ERR_CONFIG, "--node-index %u of --node-count %u", s->node_index,
+                       s->node_count);
     for (size_t k = 0; k < n; k++)
         if (options[k].required && !options[k].seen)
             return err_set(e, ERR_CONFIG, "%s: missing", options[k].name);

@@ -21,6 +21,8 @@ struct serve_options {
     uint32_t deployment, replica;
     uint64_t epoch;
     uint32_t n_ctx, n_slots, n_threads, chunk;
+    const char *settings;            /* engine/settings.h; NULL: none */
+    uint32_t node_index, node_count; /* as in engine_config */
 };
 
 /* Returns when the engine's life is over; stop becomes 1 by a signal handler. */
