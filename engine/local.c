@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/digest.h"
+#include "engine/shards.h"
 
 enum {
     MAX_CHUNK = 4096,
@@ -91,6 +92,11 @@ static int prepare(struct engine_local *g, const struct engine_config *c, struct
     rc = meta_check(&g->img.meta, e);
     if (!rc)
         rc = graph_check(&g->img.meta.params, e);
+    if (!rc && c->shards)
+        rc = shards_columns(
+            c->shards,
+            &(struct shards_config){.shard = c->shard, .n_shards = c->n_shards, .tp = c->tp},
+            &g->img, c->image_path, e);
     if (!rc)
         rc = context_check(g, c, e);
     if (!rc && c->draft_path)

@@ -32,6 +32,7 @@ struct serve {
     const struct serve_options *o;
     struct channel *channel;
     struct channel_status *status;
+    struct shards shards;
     struct engine *engine;
     char settings[MSG_SETTINGS_BYTES];
     struct buf in;  /* the command at hand */
@@ -201,12 +202,20 @@ static int come_up(struct serve *s, struct err *e)
         .kernels = o->kernels,
         .node_index = o->node_index,
         .node_count = o->node_count,
+        .shard = o->shards.shard,
+        .n_shards = o->shards.n_shards,
+        .tp = o->shards.tp,
+        .shards = &s->shards,
     };
     uint64_t start = clock_now_us();
-    int rc = o->settings ? settings_read(&c, s->settings, o->settings, e) : 0;
     uint32_t n_bound = 0;
+    int rc = o->settings ? settings_read(&c, s->settings, o->settings, e) : 0;
     if (!rc && o->node_count)
         rc = bind_cores(o->node_index, o->node_count, o->n_threads, &n_bound, e);
+    if (!rc)
+        rc = shards_open(&s->shards, &o->shards, e);
+    c.all = s->shards.all;
+    c.tp_group = s->shards.tp;
     if (!rc)
         rc = engine_create(&s->engine, &c, e);
     if (rc)
@@ -214,7 +223,8 @@ static int come_up(struct serve *s, struct err *e)
     struct engine_info info;
     engine_info(s->engine, &info);
     uint64_t loaded = clock_now_us();
-    rc = warm_up(s, &info, e);
+    if (!o->shards.shard)
+        rc = warm_up(s, &info, e);
     if (rc)
         return rc;
     uint64_t warm = clock_now_us();
@@ -359,6 +369,17 @@ static int loop(struct serve *s, const volatile sig_atomic_t *stop, struct err *
     }
 }
 
+/* Steps that shard 0 hands out, until it says that there are no more. It decides when to stop. */
+static int follow(struct serve *s, struct err *e)
+{
+    for (;;) {
+        int n = engine_step(s->engine, clock_now_us(), on_result, s, e);
+        if (n <= 0)
+            return n;
+        publish_load(s);
+    }
+}
+
 static void last_words(struct serve *s, const struct err *why)
 {
     struct msg_text m = {.code = why->code};
@@ -383,10 +404,11 @@ int serve_run(const struct serve_options *o, const volatile sig_atomic_t *stop, 
     buf_init(&s.ext, RESULT_MAX_EXT_BYTES);
     rc = come_up(&s, e);
     if (!rc)
-        rc = loop(&s, stop, e);
+        rc = o->shards.shard ? follow(&s, e) : loop(&s, stop, e);
     if (rc)
         last_words(&s, e);
     engine_destroy(s.engine);
+    shards_close(&s.shards);
     buf_fini(&s.in);
     buf_fini(&s.out);
     buf_fini(&s.ext);

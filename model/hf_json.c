@@ -44,8 +44,8 @@ int hf_json_parse(const void *text, size_t n, const char *label, json_t **out, s
 int hf_json_read(const char *path, bool required, json_t **out, struct err *e)
 {
     *out = NULL;
-    if (!required && access(path, F_OK) != 0 && errno == ENOENT)
-        return 0;
+    if (access(path, F_OK) != 0 && errno == ENOENT)
+        return required ? err_set(e, ERR_FORMAT, "%s is missing", path) : 0;
     struct buf b;
     buf_init(&b, HF_JSON_BYTES);
     int rc = file_read(path, &b, e);
@@ -165,16 +165,11 @@ int hf_keys_end(const struct hf_keys *k, const char *const *harmless, struct err
         if (json_is_null(v) || listed(key, harmless))
             continue;
         char name[HF_SHOWN_BYTES], found[HF_SHOWN_BYTES];
-        json_t *text = json_string(key);
-        show(text, name); /* hostile bytes escaped; without its quotes */
-        size_t n = strlen(name);
-        name[n - (name[n - 1] == '"')] = 0;
         show(v, found);
-        json_decref(text);
         return err_set(e, ERR_FORMAT,
                        "%s: key %s%s = %s is not known for this architecture: its meaning would be "
                        "lost",
-                       k->label, k->inside, name + 1, found);
+                       k->label, k->inside, hf_shown(key, name), found);
     }
     return 0;
 }

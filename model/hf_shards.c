@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "model/hf_json.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -16,6 +17,8 @@ static int add_file(struct hf_shards *s, const char *folder, const char *name, s
 {
     char path[PATH_MAX];
     int rc = path_join(path, sizeof path, e, "%s/%s", folder, name);
+    if (!rc && access(path, F_OK) != 0 && errno == ENOENT)
+        rc = err_set(e, ERR_FORMAT, "%s is missing", path);
     if (!rc)
         rc = safetensors_open(&s->files[s->n_files], path, e);
     if (!rc)

@@ -34,13 +34,17 @@ struct compiler {
 
 /* ---- which rules are written into their callers ---- */
 
+static bool is_leaf(const struct ir *x)
+{
+    return x->kind == IR_BYTES || x->kind == IR_SET || x->kind == IR_NONE || x->kind == IR_MULTIPLE;
+}
+
 static struct cost cost_of(struct compiler *c, const struct ir *x)
 {
     struct cost sum = {x->size, 1};
     if (x->kind == IR_RULE && c->plan[x->rule].written_in)
         return c->cost[x->rule];
-    if (x->kind == IR_RULE || x->kind == IR_BYTES || x->kind == IR_SET || x->kind == IR_NONE ||
-        !ir_work(c->b, 1))
+    if (x->kind == IR_RULE || is_leaf(x) || !ir_work(c->b, 1))
         return sum;
     sum.size = 1;
     for (uint32_t i = 0; i < x->n; i++) {
@@ -81,7 +85,7 @@ static bool link_callers(struct compiler *c, struct caller_link **callers, uint3
         callers[x->rule] = l;
         c->n_calls[x->rule]++;
         c->n_unplanned[caller]++;
-    } else if (x->kind != IR_BYTES && x->kind != IR_SET && x->kind != IR_NONE) {
+    } else if (!is_leaf(x)) {
         for (uint32_t i = 0; i < x->n; i++)
             if (!link_callers(c, callers, caller, x->kids[i]))
                 return false;

@@ -330,8 +330,8 @@ static int eval_filter_block(struct eval *ev, struct scope *sc, const struct nod
     struct value v;
     int rc = eval_captured(ev, sc, n, &v);
     if (rc == 0 && v.type != VALUE_STRING)
-        rc = eval_fail(ev, ERR_FORMAT, "a filter block must give text, not %s",
-                       value_type_name(&v));
+        rc =
+            eval_fail(ev, ERR_FORMAT, "a filter block must give text, not %s", value_type_name(&v));
     return rc ? rc : eval_write(ev, v.s);
 }
 

@@ -27,10 +27,11 @@ enum {
     TEMPLATE_STEPS_PER_MESSAGE = 5000, /* and this for each message, */
     TEMPLATE_STEPS_MAX = 50000000,     /* at most (some seconds); */
     TEMPLATE_STEPS_PER_VALUE = 16,     /* and this for each value in them and in the tools */
+    TEMPLATE_STEPS_PROBE = 50000,      /* for each rendering that looks what a template knows */
     TEMPLATE_BYTES_PER_STEP = 32,      /* work on long strings counts by their bytes */
     TEMPLATE_MEMORY = 32 << 20,        /* an evaluation's memory: this, */
     TEMPLATE_MEMORY_PER_BYTE = 16,     /* and this for each byte of the messages */
-    TEMPLATE_MEMORY_PER_VALUE = 1024,  /* and for each value in them */
+    TEMPLATE_MEMORY_PER_VALUE = 512,   /* and for each value in them */
 };
 
 struct str {
@@ -160,6 +161,7 @@ struct node {
 struct chat_template {
     struct arena arena;
     struct node *body;
+    bool takes_parts, takes_texts; /* as content of a message */
 };
 
 struct parser {
@@ -168,7 +170,7 @@ struct parser {
     struct err *e;
     int rc;
     int nesting;
-    int loops;     /* open for-blocks: break and continue need one */
+    int loops;    /* open for-blocks: break and continue need one */
     int specials; /* MACRO_ names used in the body that is being parsed */
 };
 struct node *
@@ -177,6 +179,12 @@ template_parse(struct parser *p); /* body; may be NULL for an empty template: ch
 /* template_check.c: what Jinja refuses when it compiles: filters and tests that nothing knows,
  * unless they stand in an if. */
 int template_check(const struct node *body, struct err *e);
+
+/* template_chat.c: fill takes_parts and takes_texts */
+void template_probe(struct chat_template *t);
+/* template.c: a rendering with at most so many steps */
+int template_try(const struct chat_template *t, const struct chat_inputs *in, uint64_t steps,
+                 struct buf *out);
 
 /* for template_parse.c and template_parse_expr.c; all return NULL (or false) after an error */
 struct node *parse_error(struct parser *p, const char *fmt, ...)
@@ -432,8 +440,7 @@ int value_check_key(struct eval *ev, const struct value *v); /* error: not hasha
 
 /* template_input.c: what the caller gives, as values whose strings point into it */
 int value_from_json(struct eval *ev, const json_t *j, struct value *out);
-int messages_from_plain(struct eval *ev, const struct chat_message *m, size_t n,
-                        struct value *out);
+int messages_from_plain(struct eval *ev, const struct chat_message *m, size_t n, struct value *out);
 /* The variables that transformers' apply_chat_template gives to a template. */
 int inputs_define(struct eval *ev, struct scope *sc, const struct chat_inputs *in,
                   const struct value *messages);
