@@ -31,7 +31,7 @@ struct engine_config {
     uint32_t
         chunk; /* rows of one step: a token of every stream, the rest for prompts; 0: default */
     const char *
-        kernels; /* NULL: best for this CPU; "ref", "avx2": override for tests (EXASERVE_KERNELS) */
+        kernels; /* NULL: best for this CPU; "ref", "avx2", "avx512" …: override (EXASERVE_KERNELS) */
 
     /* KV. With neither size nor fraction: what n_slots requests of n_ctx need, at most ENGINE_MEMORY_DEFAULT of what is available. */
     int kv_type;              /* enum kv_type; 0: default */
