@@ -68,6 +68,7 @@ struct engine_load {
         n_decode_rows; /* computed for prompts (and again for preempted requests), for streams */
     uint64_t n_reused_tokens; /* of prompts: taken from the prefix cache or a sibling */
     uint64_t n_preempted, n_evicted;
+    uint64_t kernel_us; /* of all steps, in operations: the rest is bookkeeping and sampling */
     uint64_t n_drafted, n_draft_held; /* speculated tokens; those that were drawn */
     /* Steps by their time: bucket i counts those under 2^i units that no lower one counted, the last one all others. */
     uint64_t step_times[ENGINE_STEP_BUCKETS];
