@@ -106,7 +106,7 @@ static void test_samples(void **state)
     uint64_t rng = 99;
     json_array_foreach(cases, i, c)
     {
-        if (INSTRUMENTED && i % 5)
+        if (INSTRUMENTED && i % 8)
             continue;
         const char *source = json_string_value(json_object_get(c, "schema"));
         struct grammar *g = support_grammar(GRAMMAR_JSON_SCHEMA, source);
@@ -114,7 +114,7 @@ static void test_samples(void **state)
         struct err e = ERR_INIT;
         MUST(grammar_masks_create(&m, g, r.table, GRAMMAR_MASKS_BYTES, &e), e);
         json_t *texts = json_array();
-        for (int k = 0; k < (INSTRUMENTED ? 3 : 30); k++) {
+        for (int k = 0; k < (INSTRUMENTED ? 2 : 30); k++) {
             struct buf out;
             buf_init(&out, 1 << 20);
             if (sample(m, g, r.table, &rng, &out)) {
