@@ -186,7 +186,8 @@ def number_schemas(rng, count):
                  {"minimum": low, "exclusiveMinimum": bound(kind)}, {"maximum": high, "exclusiveMaximum": bound(kind)}]
         schema = dict(rng.choice(parts), type=kind)
         if rng.random() < 0.3:
-            schema = {"allOf": [schema, rng.choice(parts)]}
+            other = {key: at + rng.randint(-3, 3) for key, at in rng.choice(parts).items()}
+            schema = {"allOf": [schema, other]}
         if kind == "integer" and rng.random() < 0.2:
             schema = {"allOf": [schema, {"multipleOf": rng.randint(2, 60)}]}
         out.append(schema)
