@@ -1,5 +1,5 @@
-/* regex_translate.c - an expression in Oniguruma's (Ruby's) syntax becomes one of PCRE2's with the same meaning, or is
- * refused; see regex.h. */
+/* regex_translate.c - an expression in Oniguruma's (Ruby's) syntax becomes one of PCRE2's with the
+ * same meaning, or is refused; see regex.h. */
 #include "text/regex.h"
 
 #include "text/unicode_set.h"

@@ -1,4 +1,5 @@
-/* model_hf_tokenizer_fuzz.c - any bytes as a tokenizer.json: what is read is valid, and stays the same as bytes and back. */
+/* model_hf_tokenizer_fuzz.c - any bytes as a tokenizer.json: what is read is valid, and stays the
+ * same as bytes and back. */
 #include "model/hf_tokenizer.h"
 
 #include <stdint.h>

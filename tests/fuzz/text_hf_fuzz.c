@@ -1,5 +1,5 @@
-/* text_hf_fuzz.c - a tokenizer.json, a NUL byte, a text: whatever tokenizer the file makes, it is refused with a reason or encodes
- * the text to ids of its vocabulary, and writes valid UTF-8. */
+/* text_hf_fuzz.c - a tokenizer.json, a NUL byte, a text: whatever tokenizer the file makes, it is
+ * refused with a reason or encodes the text to ids of its vocabulary, and writes valid UTF-8. */
 #include "model/hf_tokenizer.h"
 #include "text/tokenizer.h"
 #include "text/utf8.h"

@@ -1,8 +1,9 @@
-/* text_tokenizer_fuzz.c - any bytes as text for small tokenizers of every kind: what is encoded comes back when it is decoded
- * (where the kind loses nothing), no user's text makes a control token, and stop strings and the detokenizer do not depend on how
- * the stream is cut.
+/* text_tokenizer_fuzz.c - any bytes as text for small tokenizers of every kind: what is encoded
+ * comes back when it is decoded (where the kind loses nothing), no user's text makes a control
+ * token, and stop strings and the detokenizer do not depend on how the stream is cut.
  *
- * The first byte holds the options: bit 0 special tokens, bits 1-4 the tokenizer, the rest the size of the cuts.
+ * The first byte holds the options: bit 0 special tokens, bits 1-4 the tokenizer, the rest the size
+ * of the cuts.
  */
 #include "tests/tools/tokenizer_kinds.h"
 #include "text/stops.h"

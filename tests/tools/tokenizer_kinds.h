@@ -1,4 +1,5 @@
-/* tokenizer_kinds.h - a small tokenizer of each kind as the text of a tokenizer.json, for tests of all of them. */
+/* tokenizer_kinds.h - a small tokenizer of each kind as the text of a tokenizer.json, for tests of
+ * all of them. */
 #ifndef EXA_TESTS_TOKENIZER_KINDS_H
 #define EXA_TESTS_TOKENIZER_KINDS_H
 

@@ -1,4 +1,5 @@
-/* model_hf_tokenizer_test.c - reading tokenizer.json: what is refused, and by which name; the files beside it; hostile ones. */
+/* model_hf_tokenizer_test.c - reading tokenizer.json: what is refused, and by which name; the files
+ * beside it; hostile ones. */
 #include "base/file.h"
 #include "model/hf_tokenizer.h"
 

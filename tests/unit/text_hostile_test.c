@@ -1,5 +1,6 @@
-/* text_hostile_test.c - every kind of tokenizer takes linear time on what would hurt a careless one, and expressions meet their
- * budget. Time is the thread's own, and a megabyte is compared with a quarter of it. */
+/* text_hostile_test.c - every kind of tokenizer takes linear time on what would hurt a careless
+ * one, and expressions meet their budget. Time is the thread's own, and a megabyte is compared with
+ * a quarter of it. */
 #include "tests/tools/tokenizer_kinds.h"
 #include "text/pattern.h"
 #include "text/regex.h"
