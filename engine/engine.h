@@ -16,8 +16,9 @@
 #include <stdint.h>
 
 struct engine;
-struct coll;  /* engine/coll.h */
-struct drawn; /* engine/sampler.h */
+struct coll;   /* engine/coll.h */
+struct shards; /* engine/shards.h */
+struct drawn;  /* engine/sampler.h */
 
 enum speculation { SPECULATE_OFF, SPECULATE_LOOK_UP, SPECULATE_DRAFT };
 
@@ -31,7 +32,7 @@ struct engine_config {
     uint32_t
         chunk; /* rows of one step: a token of every stream, the rest for prompts; 0: default */
     const char *
-        kernels; /* NULL: best for this CPU; "ref", "avx2": override for tests (EXASERVE_KERNELS) */
+        kernels; /* NULL: best for this CPU; "ref", "avx2", "avx512" …: override (EXASERVE_KERNELS) */
 
     /* KV. With neither size nor fraction: what n_slots requests of n_ctx need, at most ENGINE_MEMORY_DEFAULT of what is available. */
     int kv_type;              /* enum kv_type; 0: default */
@@ -48,6 +49,8 @@ struct engine_config {
 
     uint32_t shard, n_shards, tp; /* shard = stage * tp + place in the stage; n_shards 0, tp 0: 1 */
     struct coll *all, *tp_group;  /* borrowed; NULL: groups of one (engine/graph.h) */
+    struct shards
+        *shards; /* borrowed: keeps this shard's columns of the image; NULL: they are copied */
 };
 enum { ENGINE_MEMORY_DEFAULT = 500 /* permille */ };
 
@@ -55,6 +58,7 @@ struct engine_info {
     uint32_t n_ctx, n_slots, n_queue, n_threads, n_vocab;
     uint32_t kv_total_tokens;
     uint64_t memory_bytes; /* KV + scratch, without the shared image */
+    bool embeds;           /* it takes texts to embed only, else only texts to go on with */
     char kernels[32];
     uint8_t numerics[SHA256_BYTES]; /* hash of all that decides the bits of an output */
 };
@@ -68,6 +72,7 @@ struct engine_load {
         n_decode_rows; /* computed for prompts (and again for preempted requests), for streams */
     uint64_t n_reused_tokens; /* of prompts: taken from the prefix cache or a sibling */
     uint64_t n_preempted, n_evicted;
+    uint64_t kernel_us; /* of all steps, in operations: the rest is bookkeeping and sampling */
     uint64_t n_drafted, n_draft_held; /* speculated tokens; those that were drawn */
     /* Steps by their time: bucket i counts those under 2^i units that no lower one counted, the last one all others. */
     uint64_t step_times[ENGINE_STEP_BUCKETS];
