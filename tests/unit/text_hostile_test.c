@@ -5,6 +5,7 @@
 #include "text/pattern.h"
 #include "text/regex.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -101,6 +102,51 @@ static void test_linear(void **state)
     free(text);
 }
 
+/* One tokenizer, several threads: the same ids as alone. */
+struct shared {
+    struct tokenizer *t;
+    const char *text;
+    struct token_vec want;
+};
+
+static void *encode_shared(void *arg)
+{
+    const struct shared *s = arg;
+    bool same = true;
+    for (int i = 0; i < 20 && same; i++) {
+        struct token_vec ids = {0};
+        struct err e = ERR_INIT;
+        same = tokenizer_encode(s->t, s->text, strlen(s->text), true, SIZE_MAX, &ids, &e) == 0 &&
+               ids.n == s->want.n && memcmp(ids.ids, s->want.ids, ids.n * sizeof *ids.ids) == 0;
+        token_vec_fini(&ids);
+    }
+    return same ? arg : NULL;
+}
+
+static void test_threads(void **state)
+{
+    enum { N_THREADS = 4 };
+    for (int kind = 0; kind < N_SAMPLES; kind++) {
+        struct err e = ERR_INIT;
+        struct shared s = {.t = sample_create((enum tokenizer_sample)kind, &e),
+                           .text =
+                               "a aa  aaab <s> <sep> <tool> \xC3\xA9 e\xCC\x81 12!! \n\n 'S abc"};
+        pthread_t threads[N_THREADS];
+        assert_non_null(s.t);
+        assert_int_equal(tokenizer_encode(s.t, s.text, strlen(s.text), true, SIZE_MAX, &s.want, &e),
+                         0);
+        for (int i = 0; i < N_THREADS; i++)
+            assert_int_equal(pthread_create(&threads[i], NULL, encode_shared, &s), 0);
+        for (int i = 0; i < N_THREADS; i++) {
+            void *same;
+            pthread_join(threads[i], &same);
+            assert_non_null(same);
+        }
+        token_vec_fini(&s.want);
+        tokenizer_destroy(s.t);
+    }
+}
+
 /* Expressions that take exponential or quadratic time: refused on the way, whatever the text. */
 static void test_expressions_meet_their_budget(void **state)
 {
@@ -156,6 +202,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_linear),
+        cmocka_unit_test(test_threads),
         cmocka_unit_test(test_expressions_meet_their_budget),
         cmocka_unit_test(test_expressions_refused_by_name),
     };
