@@ -29,6 +29,7 @@ struct backend {
     int (*exec_open)(struct exec **out, const struct engine_config *c, const struct exec_need *need,
                      struct err *e);
     void (*exec_close)(struct exec *x);
+    uint64_t (*busy_us)(const struct exec *x); /* time in operations so far */
     /* What the kernels of c are called, and what of them decides the bits of a result: sets of the same numerics agree. */
     struct backend_kernels (*kernels)(const struct engine_config *c);
 };

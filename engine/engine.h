@@ -32,7 +32,7 @@ struct engine_config {
     uint32_t
         chunk; /* rows of one step: a token of every stream, the rest for prompts; 0: default */
     const char *
-        kernels; /* NULL: best for this CPU; "ref", "avx2": override for tests (EXASERVE_KERNELS) */
+        kernels; /* NULL: best for this CPU; "ref", "avx2", "avx512" …: override (EXASERVE_KERNELS) */
 
     /* KV. With neither size nor fraction: what n_slots requests of n_ctx need, at most ENGINE_MEMORY_DEFAULT of what is available. */
     int kv_type;              /* enum kv_type; 0: default */
@@ -72,6 +72,7 @@ struct engine_load {
         n_decode_rows; /* computed for prompts (and again for preempted requests), for streams */
     uint64_t n_reused_tokens; /* of prompts: taken from the prefix cache or a sibling */
     uint64_t n_preempted, n_evicted;
+    uint64_t kernel_us; /* of all steps, in operations: the rest is bookkeeping and sampling */
     uint64_t n_drafted, n_draft_held; /* speculated tokens; those that were drawn */
     /* Steps by their time: bucket i counts those under 2^i units that no lower one counted, the last one all others. */
     uint64_t step_times[ENGINE_STEP_BUCKETS];

@@ -216,6 +216,7 @@ static void local_load(const struct engine *base, struct engine_load *load)
         .n_reused_tokens = s->n_reused,
         .n_preempted = s->n_preempted,
         .n_evicted = kv.n_evicted,
+        .kernel_us = g->backend->busy_us(g->exec),
         .n_drafted = s->n_draft_rows,
         .n_draft_held = s->n_accepted,
     };

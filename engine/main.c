@@ -105,6 +105,9 @@ static int parse_serve(struct serve_options *s, int argc, char **argv, struct er
         {"--chunk", false, .u32 = &s->chunk},
         {"--kernels", false, .text = &s->kernels},
         {"--kind", false, .text = &s->kind},
+        {"--settings", false, .text = &s->settings},
+        {"--node-index", false, .u32 = &s->node_index},
+        {"--node-count", false, .u32 = &s->node_count},
         {"--shard", false, .u32 = &s->shards.shard},
         {"--shards", false, .u32 = &s->shards.n_shards},
         {"--tp", false, .u32 = &s->shards.tp},
@@ -122,6 +125,9 @@ static int parse_serve(struct serve_options *s, int argc, char **argv, struct er
         if (rc)
             return rc;
     }
+    if (s->node_count && s->node_index >= s->node_count)
+        return err_set(e, ERR_CONFIG, "--node-index %u of --node-count %u", s->node_index,
+                       s->node_count);
     for (size_t k = 0; k < n; k++)
         if (options[k].required && !options[k].seen)
             return err_set(e, ERR_CONFIG, "%s: missing", options[k].name);

@@ -8,9 +8,11 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "engine/bind.h"
 #include "engine/engine.h"
 #include "engine/result.h"
 #include "engine/ring.h"
+#include "engine/settings.h"
 
 enum {
     IDLE_WAIT_US = 200000, /* how late a signal between two looks is noticed */
@@ -32,6 +34,7 @@ struct serve {
     struct channel_status *status;
     struct shards shards;
     struct engine *engine;
+    char settings[MSG_SETTINGS_BYTES];
     struct buf in;  /* the command at hand */
     struct buf out; /* the STEPS body that is being written */
     struct buf ext; /* one extension of an entry */
@@ -94,9 +97,18 @@ static void publish_load(struct serve *s)
     engine_load(s->engine, &load);
     atomic_store_explicit(&st->n_steps, load.n_steps, memory_order_relaxed);
     atomic_store_explicit(&st->n_tokens, load.n_tokens, memory_order_relaxed);
-    atomic_store_explicit(&st->n_active, load.n_active, memory_order_relaxed);
+    atomic_store_explicit(&st->n_active, load.n_active - load.n_queued, memory_order_relaxed);
     atomic_store_explicit(&st->n_queued, load.n_queued, memory_order_relaxed);
     atomic_store_explicit(&st->kv_free_tokens, load.kv_free_tokens, memory_order_relaxed);
+    atomic_store_explicit(&st->step_p50_us, (uint32_t)engine_step_quantile_us(&load, 500),
+                          memory_order_relaxed);
+    atomic_store_explicit(&st->step_p99_us, (uint32_t)engine_step_quantile_us(&load, 990),
+                          memory_order_relaxed);
+    atomic_store_explicit(&st->n_prefill, load.n_prefill_rows, memory_order_relaxed);
+    atomic_store_explicit(&st->n_reused, load.n_reused_tokens, memory_order_relaxed);
+    atomic_store_explicit(&st->n_preempted, load.n_preempted, memory_order_relaxed);
+    atomic_store_explicit(&st->n_drafted, load.n_drafted, memory_order_relaxed);
+    atomic_store_explicit(&st->n_draft_held, load.n_draft_held, memory_order_relaxed);
 }
 
 /* --- coming up ------------------------------------------------------------------------------------------- */
@@ -162,7 +174,7 @@ static int send_ready(struct serve *s, const struct engine_info *info, uint64_t 
                       uint64_t warm_us, struct err *e)
 {
     struct msg_engine_ready m = {
-        .n_slots = info->n_slots,
+        .n_slots = info->n_slots + info->n_queue,
         .n_ctx = info->n_ctx,
         .kv_total_tokens = info->kv_total_tokens,
         .n_threads = info->n_threads,
@@ -188,13 +200,20 @@ static int come_up(struct serve *s, struct err *e)
         .n_threads = o->n_threads,
         .chunk = o->chunk,
         .kernels = o->kernels,
+        .node_index = o->node_index,
+        .node_count = o->node_count,
         .shard = o->shards.shard,
         .n_shards = o->shards.n_shards,
         .tp = o->shards.tp,
         .shards = &s->shards,
     };
     uint64_t start = clock_now_us();
-    int rc = shards_open(&s->shards, &o->shards, e);
+    uint32_t n_bound = 0;
+    int rc = o->settings ? settings_read(&c, s->settings, o->settings, e) : 0;
+    if (!rc && o->node_count)
+        rc = bind_cores(o->node_index, o->node_count, o->n_threads, &n_bound, e);
+    if (!rc)
+        rc = shards_open(&s->shards, &o->shards, e);
     c.all = s->shards.all;
     c.tp_group = s->shards.tp;
     if (!rc)

@@ -22,6 +22,8 @@ struct serve_options {
     uint32_t deployment, replica;
     uint64_t epoch;
     uint32_t n_ctx, n_slots, n_threads, chunk;
+    const char *settings;            /* engine/settings.h; NULL: none */
+    uint32_t node_index, node_count; /* as in engine_config */
     struct shards_config
         shards; /* shards but the first are handed steps, not requests: they are READY once loaded */
 };

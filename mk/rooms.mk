@@ -23,6 +23,7 @@ PKG_wire     := ucx
 PKG_mpi      := ompi-c pmix jansson
 PKG_hdf5io   := hdf5
 PKG_slurm    := jansson
+PKG_engine   := hwloc
 PKG_router   := libuv jansson
 PKG_ranks    := libuv
 PKG_cli      := libcurl jansson

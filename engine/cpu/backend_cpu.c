@@ -41,5 +41,6 @@ const struct backend BACKEND_CPU = {
     .exec_bytes = cpu_exec_bytes,
     .exec_open = cpu_exec_open,
     .exec_close = exec_cpu_destroy,
+    .busy_us = exec_cpu_busy_us,
     .kernels = cpu_kernels,
 };

@@ -371,7 +371,7 @@ static float elems_pack(uint8_t *to, int type, const float *x, uint32_t n)
         v16i most = v16i_zero();
         FOR_VECTORS(i, len, n)
         most = v16i_max_u(most, v16i_and(v16f_bits(part_load(x + i, len)), abs));
-        scale = int8_scale(v16i_max_of_u(most), &inverse);
+        scale = int_scale(v16i_max_of_u(most), 127, &inverse);
     }
     for (uint32_t i = 0; i < padded; i += 16) {
         v16f v = i + 16 <= n ? v16f_load(x + i) : v16f_load_n(x + i, n - i);

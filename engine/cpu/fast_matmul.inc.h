@@ -4,11 +4,21 @@
  * activation rows share a load of the tile changes which registers are used, never an order.
  */
 
+enum {
+    TILE_ROW_BYTES = 2048, /* of one stretch of any format */
+    PREFETCH_AHEAD =
+        4096, /* bytes beyond the next tile: its beginning must be there when it is wanted */
+};
+_Static_assert(TILE_COLS / 32 * sizeof(struct block_q8_0) <= TILE_ROW_BYTES &&
+                   TILE_COLS_F32 * sizeof(float) <= TILE_ROW_BYTES,
+               "the widest formats");
+
 struct matmul_scratch {
     union {
         struct tile q;
         struct tile_f32 f;
     };
+    uint8_t rows[16][TILE_ROW_BYTES]; /* of a short last tile */
     float sums[KERNELS_SLICE_ROWS][4]
               [16]; /* between stretches: one vector for int8, four for floats */
 };
@@ -75,7 +85,9 @@ LANES_INLINE void rows_q8(const int R, const enum tile_kind kind, const struct t
         const int groups = kind == TILE_SUB16 ? 2 : 1, lanes = 8 / groups;
         for (int g = 0; g < groups; g++) {
             uint32_t group = b * (uint32_t)groups + (uint32_t)g;
-            v16i dot[8];
+            v16i high[8], dot[8]; /* dot: of low, then of all */
+            for (int r = 0; r < R; r++)
+                high[r] = v16i_zero();
             for (int r = 0; r < R; r++)
                 dot[r] = kind == TILE_MIN
                              ? v16i_zero()
@@ -83,10 +95,14 @@ LANES_INLINE void rows_q8(const int R, const enum tile_kind kind, const struct t
             for (int k = 0; k < lanes; k++) {
                 uint32_t quad = 8 * b + (uint32_t)(g * lanes + k);
                 v16i w = v16i_load(t->q[quad]);
-                for (int r = 0; r < R; r++)
-                    dot[r] = lanes_dot(dot[r], w, v16i_spread(a[r] + j->col + 4 * quad),
-                                       kind == TILE_WIDE);
+                for (int r = 0; r < R; r++) {
+                    const uint8_t *q = a[r] + j->col + 4 * quad;
+                    high[r] = lanes_dot(high[r], w, v16i_spread(q), kind == TILE_WIDE);
+                    dot[r] = lanes_dot(dot[r], w, v16i_spread(q + n_all), kind == TILE_WIDE);
+                }
             }
+            for (int r = 0; r < R; r++)
+                dot[r] = v16i_add(dot[r], v16i_shl(high[r], ACTS_SHIFT));
             v16f scale = v16f_load(t->scale[group]);
             for (int r = 0; r < R; r++) {
                 v16f d = v16i_bits(v16i_spread(a[r] + scale_at + 4 * b));
@@ -202,14 +218,16 @@ static void stretch_f32(const struct tile_job *j)
 
 /* --- tiles ------------------------------------------------------------------------------------------------ */
 
-/* Sixteen rows; those that the matrix lacks are its last one again, and dropped. */
-static void tile_rows(const uint8_t *row[16], const struct tile_job *j, size_t at)
+/* This stretch of sixteen rows. Where the matrix has fewer, a copy: the first row stands for those that lack, and its results are dropped. */
+static struct rows tile_rows(const struct tile_job *j, size_t at, size_t n_bytes)
 {
     const struct weight *w = j->p->m->w;
-    for (uint32_t i = 0; i < 16; i++) {
-        uint32_t r = i < j->n_rows ? i : j->n_rows - 1;
-        row[i] = (const uint8_t *)w->data + (j->first + r) * w->row_bytes + at;
-    }
+    const uint8_t *base = (const uint8_t *)w->data + j->first * w->row_bytes + at;
+    if (j->n_rows == 16)
+        return (struct rows){base, w->row_bytes};
+    for (uint32_t i = 0; i < 16; i++)
+        memcpy(j->s->rows[i], base + (i < j->n_rows ? i : 0) * w->row_bytes, n_bytes);
+    return (struct rows){j->s->rows[0], TILE_ROW_BYTES};
 }
 
 static void tile_compute(struct tile_job *j)
@@ -218,19 +236,19 @@ static void tile_compute(struct tile_job *j)
     const struct tensor_type_info *t = tensor_type_info(w->type);
     bool has_acts = fast_has_acts(w->type);
     uint32_t most = has_acts ? TILE_COLS : TILE_COLS_F32;
-    const uint8_t *row[16];
     for (j->col = 0; j->col < w->n_cols; j->col += most) {
         j->n_cols = w->n_cols - j->col < most ? w->n_cols - j->col : most;
         j->is_first = j->col == 0;
         j->is_last = j->col + j->n_cols == w->n_cols;
         size_t at = (size_t)j->col / t->block_elems * t->block_bytes;
-        tile_rows(row, j, at);
-        const uint8_t *next = row[0] - at + 16 * (w->row_bytes + at);
+        struct rows r = tile_rows(j, at, (size_t)j->n_cols / t->block_elems * t->block_bytes);
+        const uint8_t *next =
+            (const uint8_t *)w->data + (j->first + 16) * w->row_bytes + 16 * at + PREFETCH_AHEAD;
         if (has_acts) {
-            tile_unpack(&j->s->q, w->type, row, j->n_cols, next);
+            tile_unpack(&j->s->q, w->type, &r, j->n_cols, next);
             STRETCH_Q8(j, tile_format(w->type));
         } else {
-            tile_unpack_f32(&j->s->f, w->type, row, j->n_cols, next);
+            tile_unpack_f32(&j->s->f, w->type, &r, j->n_cols, next);
             stretch_f32(j);
         }
     }

@@ -115,12 +115,12 @@ static void fast_scale_add(float *y, const float *x, float by, uint32_t n)
     part_store(y + i, v16f_fma(v16f_set1(by), part_load(x + i, len), part_load(y + i, len)), len);
 }
 
-/* --- activations as int8 (acts.h) ------------------------------------------------------------------------- */
+/* --- activations as integers (acts.h) ------------------------------------------------------------------------- */
 
 static const uint32_t FLOAT_ABS = 0x7fffffff, FLOAT_INF = 0x7f800000;
 
 /* Scale of values whose largest magnitude has these bits, and its inverse. Too small to divide by: zero. */
-LANES_INLINE float int8_scale(uint32_t most_bits, float *inverse)
+LANES_INLINE float int_scale(uint32_t most_bits, float limit, float *inverse)
 {
     float most;
     memcpy(&most, &most_bits, 4);
@@ -129,8 +129,16 @@ LANES_INLINE float int8_scale(uint32_t most_bits, float *inverse)
         return NAN;
     if (most < 1e-30f)
         return 0;
-    *inverse = 127 / most;
-    return most / 127;
+    *inverse = limit / most;
+    return most / limit;
+}
+
+LANES_INLINE void acts_store(uint8_t *to, uint32_t n_cols, v16i q)
+{
+    v16i half = v16i_set1(1 << (ACTS_SHIFT - 1));
+    v16i high = v16i_shr_signed(v16i_add(q, half), ACTS_SHIFT);
+    v16i_store_bytes(to, high);
+    v16i_store_bytes(to + acts_low_at(n_cols), v16i_sub(q, v16i_shl(high, ACTS_SHIFT)));
 }
 
 static void fast_acts_make(uint8_t *acts, const float *x, uint32_t n_cols)
@@ -145,14 +153,14 @@ static void fast_acts_make(uint8_t *acts, const float *x, uint32_t n_cols)
         uint32_t most =
             v16i_max_of_u(v16i_max_u(v16i_and(v16f_bits(u), abs), v16i_and(v16f_bits(v), abs)));
         float inverse;
-        scales[b] = int8_scale(most, &inverse);
+        scales[b] = int_scale(most, ACTS_MOST, &inverse);
         v16i p = v16i_zero(), q = v16i_zero();
         if (inverse > 0) {
             p = v16f_round(v16f_mul(u, v16f_set1(inverse)));
             q = v16f_round(v16f_mul(v, v16f_set1(inverse)));
         }
-        v16i_store_bytes(acts + 32 * b, p);
-        v16i_store_bytes(acts + 32 * b + 16, q);
+        acts_store(acts + 32 * b, n_cols, p);
+        acts_store(acts + 32 * b + 16, n_cols, q);
         minus16[2 * b] = -v16i_sum(p);
         minus16[2 * b + 1] = -v16i_sum(q);
         minus[b] = minus16[2 * b] + minus16[2 * b + 1];

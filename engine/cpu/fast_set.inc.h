@@ -18,7 +18,7 @@ static size_t fast_scratch_bytes(uint32_t max_cols, uint32_t max_kv)
 #define FAST_KERNELS(set, text, can_run)                                                           \
     const struct kernels set = {                                                                   \
         .name = text,                                                                              \
-        .numerics = "int8",                                                                        \
+        .numerics = "int15",                                                                       \
         .revision = 2,                                                                             \
         .usable = can_run,                                                                         \
         .scratch_bytes = fast_scratch_bytes,                                                       \

@@ -37,52 +37,49 @@ LANES_INLINE void floats_unpack(float (*w)[16], int type, const v16i v[4], const
 }
 
 /* Columns after the last whole 16 bytes: rows end anywhere, and nothing behind them may be read. */
-static void floats_unpack_rest(float (*w)[16], int type, const uint8_t *const row[16], size_t at,
+static void floats_unpack_rest(float (*w)[16], int type, const struct rows *r, size_t at,
                                size_t n_bytes)
 {
     uint8_t copy[16][16] = {{0}};
-    const uint8_t *rows[16];
     v16i v[4];
-    for (int i = 0; i < 16; i++) {
-        memcpy(copy[i], row[i] + at, n_bytes);
-        rows[i] = copy[i];
-    }
-    lanes_rows(v, rows, 0);
+    for (uint32_t i = 0; i < 16; i++)
+        memcpy(copy[i], r->base + i * r->stride + at, n_bytes);
+    lanes_rows(v, copy[0], sizeof copy[0]);
     floats_unpack(w, type, v, NULL);
 }
 
-LANES_INLINE void floats_unpack_all(struct tile_f32 *t, int type, const uint8_t *const row[16],
+LANES_INLINE void floats_unpack_all(struct tile_f32 *t, int type, const struct rows *r,
                                     uint32_t n_cols, uint32_t elem_bytes, const uint8_t *next)
 {
     uint32_t step = 16 / elem_bytes, n = n_cols / step * step;
     v16i v[4];
     for (uint32_t c = 0; c < n; c += step) {
-        lanes_rows(v, row, (size_t)c * elem_bytes);
+        lanes_rows(v, r->base + (size_t)c * elem_bytes, r->stride);
         tile_prefetch(next + (size_t)c * elem_bytes * 16, 256);
         floats_unpack(t->w + c, type, v, NULL);
     }
     if (n < n_cols)
-        floats_unpack_rest(t->w + n, type, row, (size_t)n * elem_bytes,
+        floats_unpack_rest(t->w + n, type, r, (size_t)n * elem_bytes,
                            (size_t)(n_cols - n) * elem_bytes);
 }
 
-static void tile_unpack_f32(struct tile_f32 *t, int type, const uint8_t *const row[16],
-                            uint32_t n_cols, const uint8_t *next)
+static void tile_unpack_f32(struct tile_f32 *t, int type, const struct rows *r, uint32_t n_cols,
+                            const uint8_t *next)
 {
     if (type == TENSOR_F32)
-        floats_unpack_all(t, TENSOR_F32, row, n_cols, 4, next);
+        floats_unpack_all(t, TENSOR_F32, r, n_cols, 4, next);
     else if (type == TENSOR_F16)
-        floats_unpack_all(t, TENSOR_F16, row, n_cols, 2, next);
+        floats_unpack_all(t, TENSOR_F16, r, n_cols, 2, next);
     else if (type == TENSOR_BF16)
-        floats_unpack_all(t, TENSOR_BF16, row, n_cols, 2, next);
+        floats_unpack_all(t, TENSOR_BF16, r, n_cols, 2, next);
     else {
         const size_t block_bytes = sizeof(struct block_f8_e4m3);
         uint32_t n_blocks = n_cols / BLOCK_WEIGHTS;
         v16i v[4];
-        raw_collect((uint32_t(*)[16])(void *)t->scale, row, 0, block_bytes, n_blocks, 4);
+        raw_collect((uint32_t(*)[16])(void *)t->scale, r, 0, block_bytes, n_blocks, 4);
         for (uint32_t b = 0; b < n_blocks; b++)
             for (uint32_t half = 0; half < 2; half++) {
-                lanes_rows(v, row, b * block_bytes + 4 + 16 * half);
+                lanes_rows(v, r->base + b * block_bytes + 4 + 16 * half, r->stride);
                 tile_prefetch(next + b * block_bytes * 16 + 288 * half, 288);
                 floats_unpack(t->w + 32 * b + 16 * half, type, v, t->scale[b]);
             }

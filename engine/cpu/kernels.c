@@ -5,7 +5,7 @@
 #include <string.h>
 
 static const struct kernels *const SETS[] = {
-    /* best first */
+/* best first */
 #if defined(__x86_64__)
     &KERNELS_AVX512,
     &KERNELS_AVXVNNI,

@@ -5,7 +5,7 @@
  * different kinds can serve one model (`numerics`). Their two rules:
  *   - A lane is an output (weight row, position, element); what it sums, it sums in index order. Nothing is summed across
  *     lanes but in norms, softmax sums and log_sum_exp, in one fixed tree (v16f_sum).
- *   - Weights in blocks meet activations as int8 (acts.h): the products of a block are summed exactly, in integers; then
+ *   - Weights in blocks meet activations as integers (acts.h): the products of a block are summed exactly; then
  *     block after block, acc = fma((float)dot, w_scale * a_scale, acc), and for formats with a minimum acc = fma(w_min,
  *     a_scale * sum of a, acc). Float weights meet F32 activations: four sums of every fourth column, (s0 + s1) + (s2 + s3).
  * kernels_find picks at run time.
@@ -25,7 +25,7 @@ enum {
         48, /* of them wanted: what one conversion of keys and values is shared by */
     KERNELS_PART_TOKENS =
         128, /* attention is summed in parts of so many positions, then over parts in order */
-    KERNELS_SLICE_ROWS = 512, /* activation rows of one matmul_part */
+    KERNELS_SLICE_ROWS = 256, /* activation rows of one matmul_part */
 };
 
 /* Rows of activations times output rows [begin, end) of m->w; begin is a multiple of KERNELS_TILE_ROWS. */
@@ -61,7 +61,7 @@ struct kernels {
     bool (*usable)(void);
     size_t (*scratch_bytes)(uint32_t max_cols, uint32_t max_kv); /* of one thread */
 
-    /* Does matmul take weights of this type with int8 activations? */
+    /* Does matmul take weights of this type with activations as in acts.h? */
     bool (*has_acts)(int tensor_type);
     void (*acts_make)(uint8_t *acts, const float *x, uint32_t n_cols);
     void (*matmul)(const struct matmul_part *p);

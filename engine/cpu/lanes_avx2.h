@@ -186,6 +186,10 @@ LANES_INLINE v16i v16i_add(v16i x, v16i y)
 {
     return V16I(_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b));
 }
+LANES_INLINE v16i v16i_sub(v16i x, v16i y)
+{
+    return V16I(_mm256_sub_epi32(x.a, y.a), _mm256_sub_epi32(x.b, y.b));
+}
 LANES_INLINE v16i v16i_mul(v16i x, v16i y)
 {
     return V16I(_mm256_mullo_epi32(x.a, y.a), _mm256_mullo_epi32(x.b, y.b));
@@ -290,13 +294,12 @@ LANES_INLINE v16f v16i_low_halves(v16i v)
 }
 
 /* --- weights --- */
-LANES_INLINE void lanes_rows8(__m256i t[4], const uint8_t *const p[8], size_t at)
+LANES_INLINE void lanes_rows8(__m256i t[4], const uint8_t *p, size_t stride)
 {
     __m256i z[4];
-    for (int j = 0; j < 4; j++)
-        z[j] = _mm256_inserti128_si256(
-            _mm256_castsi128_si256(_mm_loadu_si128((const void *)(p[j] + at))),
-            _mm_loadu_si128((const void *)(p[4 + j] + at)), 1);
+    for (int j = 0; j < 4; j++, p += stride)
+        z[j] = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const void *)p)),
+                                       _mm_loadu_si128((const void *)(p + 4 * stride)), 1);
     __m256i a = _mm256_unpacklo_epi32(z[0], z[1]), b = _mm256_unpacklo_epi32(z[2], z[3]);
     __m256i c = _mm256_unpackhi_epi32(z[0], z[1]), d = _mm256_unpackhi_epi32(z[2], z[3]);
     t[0] = _mm256_unpacklo_epi64(a, b);
@@ -304,11 +307,11 @@ LANES_INLINE void lanes_rows8(__m256i t[4], const uint8_t *const p[8], size_t at
     t[2] = _mm256_unpacklo_epi64(c, d);
     t[3] = _mm256_unpackhi_epi64(c, d);
 }
-LANES_INLINE void lanes_rows(v16i t[4], const uint8_t *const p[16], size_t at)
+LANES_INLINE void lanes_rows(v16i t[4], const uint8_t *p, size_t stride)
 {
     __m256i a[4], b[4];
-    lanes_rows8(a, p, at);
-    lanes_rows8(b, p + 8, at);
+    lanes_rows8(a, p, stride);
+    lanes_rows8(b, p + 8 * stride, stride);
     for (int j = 0; j < 4; j++)
         t[j] = V16I(a[j], b[j]);
 }

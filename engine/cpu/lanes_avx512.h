@@ -162,6 +162,10 @@ LANES_INLINE v16i v16i_add(v16i a, v16i b)
 {
     return _mm512_add_epi32(a, b);
 }
+LANES_INLINE v16i v16i_sub(v16i a, v16i b)
+{
+    return _mm512_sub_epi32(a, b);
+}
 LANES_INLINE v16i v16i_mul(v16i a, v16i b)
 {
     return _mm512_mullo_epi32(a, b);
@@ -244,18 +248,21 @@ LANES_INLINE v16f v16i_low_halves(v16i v)
 }
 
 /* --- weights --- */
-/* 16 bytes at p[i] + at of sixteen rows i; t[k]: the rows' dwords k. */
-LANES_INLINE void lanes_rows(v16i t[4], const uint8_t *const p[16], size_t at)
+/* 16 bytes of each of sixteen rows that are `stride` apart; t[k]: the rows' dwords k. */
+LANES_INLINE __m512i lanes_rows4(const uint8_t *p, size_t four)
 {
-    __m512i z[4];
-    for (int j = 0; j < 4; j++) {
-        __m512i v = _mm512_castsi128_si512(_mm_loadu_si128((const void *)(p[j] + at)));
-        v = _mm512_inserti32x4(v, _mm_loadu_si128((const void *)(p[4 + j] + at)), 1);
-        v = _mm512_inserti32x4(v, _mm_loadu_si128((const void *)(p[8 + j] + at)), 2);
-        z[j] = _mm512_inserti32x4(v, _mm_loadu_si128((const void *)(p[12 + j] + at)), 3);
-    }
-    __m512i a = _mm512_unpacklo_epi32(z[0], z[1]), b = _mm512_unpacklo_epi32(z[2], z[3]);
-    __m512i c = _mm512_unpackhi_epi32(z[0], z[1]), d = _mm512_unpackhi_epi32(z[2], z[3]);
+    __m512i v = _mm512_castsi128_si512(_mm_loadu_si128((const void *)p));
+    v = _mm512_mask_broadcast_i32x4(v, 0x00f0, _mm_loadu_si128((const void *)(p + four)));
+    v = _mm512_mask_broadcast_i32x4(v, 0x0f00, _mm_loadu_si128((const void *)(p + 2 * four)));
+    return _mm512_mask_broadcast_i32x4(v, 0xf000, _mm_loadu_si128((const void *)(p + 3 * four)));
+}
+LANES_INLINE void lanes_rows(v16i t[4], const uint8_t *p, size_t stride)
+{
+    size_t four = 4 * stride;
+    __m512i z0 = lanes_rows4(p, four), z1 = lanes_rows4(p + stride, four);
+    __m512i z2 = lanes_rows4(p + 2 * stride, four), z3 = lanes_rows4(p + 3 * stride, four);
+    __m512i a = _mm512_unpacklo_epi32(z0, z1), b = _mm512_unpacklo_epi32(z2, z3);
+    __m512i c = _mm512_unpackhi_epi32(z0, z1), d = _mm512_unpackhi_epi32(z2, z3);
     t[0] = _mm512_unpacklo_epi64(a, b);
     t[1] = _mm512_unpackhi_epi64(a, b);
     t[2] = _mm512_unpacklo_epi64(c, d);

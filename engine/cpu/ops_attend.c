@@ -17,7 +17,7 @@ enum {
 const char *kv_type_name(int type)
 {
     static const char *const NAMES[] = {[KV_F32] = "f32", [KV_F16] = "f16", [KV_Q8] = "q8"};
-    return type >= KV_F32 && type <= KV_Q8 ? NAMES[type] : "unknown";
+    return type >= KV_F32 && type <= KV_Q8 ? NAMES[type] : NULL;
 }
 
 size_t cpu_kv_block_bytes(int kv_type, uint32_t n_layers, uint32_t n_kv_heads, uint32_t head_dim)
