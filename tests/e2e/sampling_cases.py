@@ -177,7 +177,8 @@ def embeddings():
         assert close(struct.unpack("<32f", base64.b64decode(packed))[0], 0.6)
         cut = c.embeddings.create(model="smol", input=[[3, 4]], dimensions=3).data[0].embedding
         assert len(cut) == 3 and close(sum(x * x for x in cut), 1)
-        many = c.embeddings.create(model="smol", input=[[3 + i % 200] * (1 + i % 20) for i in range(1500)])
+        many = c.embeddings.create(model="smol", input=[[3 + i % 200] * (1 + i % 20) for i in range(1500)],
+                                   encoding_format="float")  # written on the pool
         assert all(close(d.embedding[1 + 1 + d.index % 20], 0.8) for d in many.data) and len(many.data) == 1500
         refused(lambda: c.embeddings.create(model="smol", input="a", dimensions=33), "dimensions", "32")
         refused(lambda: c.embeddings.create(model="smol", input="x" * 65), "input", "64 tokens")
