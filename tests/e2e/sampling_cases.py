@@ -294,8 +294,12 @@ def regex_choice_grammar(c):
         words = ["yes", "no", "maybe so", "Grüße"]
         r = chat(c, temperature=1.5, seed=seed, extra_body={"guided_choice": words}).choices[0]
         assert r.finish_reason == "stop" and r.message.content in words, r.message.content
-        r = chat(c, temperature=1.5, seed=seed, extra_body={"guided_grammar": 'root ::= "<" [a-c]+ ">" | "(" root ")"'}).choices[0]
-        assert re.fullmatch(r"\(*<[a-c]*>?\)*", r.message.content), r.message.content
+        r = chat(c, temperature=1.5, seed=seed, max_tokens=40,
+                 extra_body={"guided_grammar": 'root ::= "<" [a-c]+ ">" | "(" root ")"'}).choices[0]
+        said, depth = r.message.content, len(r.message.content) - len(r.message.content.lstrip("("))
+        whole = re.fullmatch(r"\(*<[a-c]+>(\)*)", said)
+        assert (whole and len(whole[1]) == depth) if r.finish_reason == "stop" else \
+            re.fullmatch(r"\(*(<[a-c]*(>\)*)?)?", said), r
     text = "".join(x.choices[0].delta.content or "" for x in chat(c, stream=True, extra_body={"guided_choice": ["alpha beta"]}))
     assert text == "alpha beta"
 
