@@ -6,6 +6,7 @@ $(OUT)/tests/bench/engine_bench: tests/bench/engine_bench.c $(call room_libs,$(E
 
 # What families and block formats cost in exactness, as tables (docs/internals/families.md keeps one).
 .PHONY: families-table
-families-table: $(OUT)/tests/unit/engine_families_test $(OUT)/tests/unit/engine_formats_test ## errors of families and block formats
+families-table: $(addprefix $(OUT)/tests/unit/engine_,families_test shards_test formats_test) ## errors of families and block formats
 	@$(OUT)/tests/unit/engine_families_test 2>&1 | grep NMSE
+	@$(OUT)/tests/unit/engine_shards_test 2>&1 | grep NMSE
 	@$(OUT)/tests/unit/engine_formats_test 2>&1 | grep '^|'

@@ -59,7 +59,7 @@ soak: $(OUT)/tests/unit/engine_serving_test  ## an engine at full KV with random
 .PHONY: soak
 
 bench:  ## figures: starts (STARTS=200), broadcast, tokens/s (never part of check)
-	@$(MAKE) --no-print-directory -j$(JOBS) MODE=release all model bench-bins
+	@$(MAKE) --no-print-directory -j$(JOBS) MODE=release all model venv bench-bins
 	@tests/bench/run.sh $(BUILD)
 
 install: all  ## copy programs, job scripts and documents to PREFIX (default /usr/local/exaserve)

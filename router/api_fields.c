@@ -182,7 +182,7 @@ TAKE(take_empty)
     return empty ? 0 : api_fail_unsupported(f, a);
 }
 
-TAKE(take_tool_choice)
+TAKE(take_function_call)
 {
     const char *s = json_string_value(value);
     return s && (!strcmp(s, "none") || !strcmp(s, "auto")) ? 0 : api_fail_unsupported(f, a);
@@ -210,6 +210,9 @@ TAKE(take_modalities)
 static const struct api_field FIELDS[] = {
     {"model", BOTH | API_EMBEDDING, take_model, 0, 0, 0},
     {"messages", API_CHAT, api_take_messages, 0, 0, 0},
+    {"tools", API_CHAT, api_take_tools, 0, 0, 0},
+    {"tool_choice", API_CHAT, api_take_tool_choice, 0, 0, 0},
+    {"chat_template_kwargs", API_CHAT, api_take_template_kwargs, 0, 0, 0},
     {"prompt", API_COMPLETION, api_take_prompt, 0, 0, 0},
     {"input", API_EMBEDDING, api_take_prompt, 0, 0, 0},
     {"encoding_format", API_EMBEDDING, take_encoding_format, 0, 0, 0},
@@ -261,10 +264,8 @@ static const struct api_field FIELDS[] = {
     {"parallel_tool_calls", API_CHAT, take_harmless, 0, 0, 0},
     {"prediction", API_CHAT, take_harmless, 0, 0, 0},
     /* would change it: neutral values only */
-    {"tools", API_CHAT, take_empty, 0, 0, 0},
-    {"tool_choice", API_CHAT, take_tool_choice, 0, 0, 0},
     {"functions", API_CHAT, take_empty, 0, 0, 0},
-    {"function_call", API_CHAT, take_tool_choice, 0, 0, 0},
+    {"function_call", API_CHAT, take_function_call, 0, 0, 0},
     {"skip_special_tokens", BOTH, take_true, 0, 0, 0},
     {"audio", API_CHAT, take_unsupported, 0, 0, 0},
     {"modalities", API_CHAT, take_modalities, 0, 0, 0},

@@ -31,8 +31,11 @@ int api_get_int(const struct api_field *f, json_t *value, int64_t min, int64_t m
                 struct api_error *a);
 int api_get_bool(const struct api_field *f, json_t *value, bool *out, struct api_error *a);
 
-/* api_messages.c, api_prompt.c: `messages`; `prompt` and `input`. */
+/* api_messages.c, api_prompt.c. */
 TAKE_FIELD(api_take_messages);
+TAKE_FIELD(api_take_tools);
+TAKE_FIELD(api_take_tool_choice);
+TAKE_FIELD(api_take_template_kwargs);
 TAKE_FIELD(api_take_prompt);
 /* api_sampling.c: what changes the choice of tokens and what is told of it. */
 TAKE_FIELD(api_take_number); /* a float at f->at */

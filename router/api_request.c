@@ -74,7 +74,7 @@ static int check_required(const struct api_request *r, struct api_error *a)
     if (!r->model)
         return api_fail(a, 400, API_INVALID, "model", "missing_required_parameter",
                         "Missing required parameter: 'model'.");
-    if (r->kind == API_CHAT && !r->n_messages)
+    if (r->kind == API_CHAT && !r->messages)
         return api_fail(a, 400, API_INVALID, "messages", "missing_required_parameter",
                         "Missing required parameter: 'messages'.");
     if (r->kind == API_COMPLETION && !r->n_prompts)
@@ -112,20 +112,18 @@ int api_request_parse(struct api_request *r, enum api_kind kind, const char *bod
 
 void api_request_drop_texts(struct api_request *r)
 {
-    for (size_t i = 0; i < r->n_joined; i++)
-        free(r->joined[i]);
-    free(r->joined);
-    free(r->messages);
+    json_decref(r->messages);
+    json_decref(r->tools);
+    json_decref(r->template_kwargs);
     free(r->prompts);
     free(r->ids);
     json_decref(r->root);
     r->root = NULL;
-    r->joined = NULL;
-    r->messages = NULL;
+    r->messages = r->tools = r->template_kwargs = NULL;
     r->prompts = NULL;
     r->ids = NULL;
     r->model = NULL;
-    r->n_joined = r->n_messages = r->n_prompts = r->n_ids = r->n_stops = 0;
+    r->n_prompts = r->n_ids = r->n_stops = 0;
 }
 
 void api_request_fini(struct api_request *r)

@@ -40,12 +40,12 @@ struct api_bias {
 
 struct api_request {
     enum api_kind kind;
-    json_t *root;                  /* owns most strings below */
-    const char *model;             /* NUL-terminated */
-    struct chat_message *messages; /* chat: owned array; contents are borrowed or in `joined` */
-    size_t n_messages;
-    char **joined; /* owned: contents put together from several text parts */
-    size_t n_joined;
+    json_t *root;               /* owns most strings below */
+    const char *model;          /* NUL-terminated */
+    json_t *messages;           /* chat: owned; checked, each content a text or null */
+    json_t *tools;              /* chat: owned; NULL: none, or none wanted */
+    json_t *template_kwargs;    /* chat: owned; NULL: none */
+    bool hides_tools;           /* tool_choice "none" */
     struct api_prompt *prompts; /* completion, embedding: owned array */
     size_t n_prompts;
     uint32_t *ids; /* owned: of all prompts that are ids */

@@ -13,6 +13,7 @@ static int build_text(struct model *m, const struct model_meta *meta, struct err
         rc = chat_template_create(&m->chat, meta->chat_template, strlen(meta->chat_template), e);
     if (rc)
         return rc;
+    m->chat_has_tools = meta->chat_template && strstr(meta->chat_template, "tools");
     size_t n = tokenizer_eog_ids(m->tokenizer, m->eog, MSG_MAX_STOP_IDS);
     m->n_eog = n < MSG_MAX_STOP_IDS ? (uint32_t)n : MSG_MAX_STOP_IDS;
     return 0;

@@ -25,6 +25,7 @@ struct model {
     uint64_t created_s; /* wall clock, as /v1/models shows it */
     struct tokenizer *tokenizer;
     struct chat_template *chat; /* NULL: the model has none */
+    bool chat_has_tools;        /* it shows tools to the model */
     uint32_t n_eog;
     uint32_t eog[MSG_MAX_STOP_IDS];
 };

@@ -75,8 +75,17 @@ static int ids_from_messages(struct prep *p, struct token_vec *out)
     if (!p->model->chat)
         return api_fail(&p->error, 400, API_INVALID, "model", "no_chat_template",
                         "The model '%s' has no chat template; use /v1/completions.", r->model);
-    if (prompt_from_chat(p->model->chat, p->model->tokenizer, r->messages, r->n_messages, true,
-                         2 * p->body_bytes + TEMPLATE_SLACK_BYTES, SIZE_MAX / 8, out, &e))
+    if (r->tools && !p->model->chat_has_tools)
+        return api_fail(&p->error, 400, API_INVALID, "tools", "unsupported_parameter",
+                        "Unsupported parameter: the chat template of '%s' shows no tools to the "
+                        "model.",
+                        r->model);
+    struct chat_inputs in = {.messages = r->messages,
+                             .tools = r->hides_tools ? NULL : r->tools,
+                             .kwargs = r->template_kwargs,
+                             .add_generation_prompt = true};
+    if (prompt_from_request(p->model->chat, p->model->tokenizer, &in,
+                            2 * p->body_bytes + TEMPLATE_SLACK_BYTES, SIZE_MAX / 8, out, &e))
         return fail_text(p, "messages", &e);
     return 0;
 }

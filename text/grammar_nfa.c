@@ -12,8 +12,8 @@
 
 enum {
     MAX_BUILD_DEPTH = 1200,
-    CUT_SIZE = 1500, /* repetitions that take more nodes than this are cut */
-    CUT_COUNT = 24,  /* unless they are fewer than this */
+    CUT_SIZE = 16000, /* repetitions that take more nodes than this are cut */
+    CUT_COUNT = 24,   /* unless they are fewer than this */
 };
 
 static const uint32_t FAILED = UINT32_MAX;
@@ -25,13 +25,9 @@ uint32_t nfa_add(struct automaton_ctx *c, struct nfa *n, struct nfa_node node)
     if (n->n == n->cap) {
         uint32_t cap = n->cap ? n->cap * 2 : 64;
         struct nfa_node *more =
-            arena_grow(&c->b->arena, n->nodes, n->cap * sizeof *more, cap * sizeof *more);
-        if (!more) {
-            ir_fail(c->b, c->b->arena.over ? ERR_LIMIT : ERR_NOMEM,
-                    "grammar: compiling it takes more than %zu bytes of memory",
-                    c->b->limits->max_memory_bytes);
+            automaton_grow(c, n->nodes, n->cap * sizeof *more, cap * sizeof *more);
+        if (!more)
             return FAILED;
-        }
         n->nodes = more;
         n->cap = cap;
     }

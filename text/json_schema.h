@@ -57,6 +57,8 @@ struct ir *schema_build_at(struct schema *c, const char *key, json_t *s);
 
 /* s with every "$ref" at its top followed, and nothing else changed; NULL: failed. */
 json_t *schema_resolve(struct schema *c, json_t *s);
+/* A call to the rule of what s refers to: recursion ends here. */
+struct ir *schema_call(struct schema *c, json_t *s);
 json_t *schema_target(struct schema *c, const json_t *ref);
 /* Both must hold. Sub-schemas are joined by allOf, so that this never recurses. */
 json_t *schema_merge(struct schema *c, json_t *x, json_t *y);

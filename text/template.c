@@ -43,6 +43,8 @@ static int compile(struct chat_template *t, const char *source, size_t n, struct
         rc = p.rc;
         if (rc == 0)
             rc = template_check(t->body, e);
+        if (rc == 0)
+            rc = template_scopes(t, e);
     }
     free(tokens.items);
     return rc;
@@ -186,8 +188,9 @@ static int run(const struct chat_template *t, const struct chat_inputs *in,
                    : value_from_json(&ev, in->messages, &messages);
     if (rc == 0)
         rc = inputs_define(&ev, globals, in, &messages);
+    struct scope *own = rc == 0 ? scope_hiding(&ev, globals, t->hidden) : NULL;
     if (rc == 0)
-        rc = eval_block(&ev, globals, t->body);
+        rc = own ? eval_block(&ev, own, t->body) : eval_nomem(&ev);
     arena_fini(&ev.arena);
     if (rc) {
         out->len = had;

@@ -271,7 +271,8 @@ FILTER(f_abs)
     if (!value_is_number(v))
         return eval_fail(ev, ERR_FORMAT, "abs of a %s", value_type_name(v));
     *out = v->type == VALUE_BOOL ? value_int(v->b) : *v;
-    return value_as_float(v) < 0 ? eval_negative(ev, v, out) : 0;
+    bool negative = v->type == VALUE_FLOAT ? signbit(v->f) : value_as_int(v) < 0;
+    return negative ? eval_negative(ev, v, out) : 0;
 }
 
 /* Python's round(): the decimal digits of the exact value, halves to even. */

@@ -51,6 +51,9 @@ bool tokenizer_in_vocab(const struct tokenizer_data *d, uint32_t id)
         return true; /* any letter that it lacks makes the unknown token, too */
     if (type == TOKEN_CONTROL || type == TOKEN_UNKNOWN)
         return false;
+    /* Unused tokens of SentencePiece's vocabularies are pieces; elsewhere they fill up a table. */
+    if (type == TOKEN_UNUSED)
+        return strcmp(d->model, "llama") == 0 || strcmp(d->model, "t5") == 0;
     return type != TOKEN_USER_DEFINED || strcmp(d->model, "gpt2") != 0;
 }
 

@@ -1,8 +1,7 @@
 """Random Jinja templates from a seed, for jinja_judge.py: expressions of every operator, filter, test and method that
 text/template.h knows, mostly of fitting types, and the statements around them.
 
-Left out is what docs/internals/templates.md names as different: names of the data that a template sets again after a block
-that reads them, slices of constants that have none, and markup."""
+Left out is what docs/internals/templates.md names as different: slices of constants that have none, and markup."""
 import random
 
 TEXTS = ["", "a", "Hello World", "  two  words ", "naïve Straße", "line one\nline two\n\nline four", "x,y,,z", "İ ß ǆ Ω",
@@ -273,9 +272,8 @@ class Maker:
                 + "{% if x is sequence and x is not string %}[{{ loop(x) }}]{% else %}{{ x }}{% endif %}" + self.tag("endfor"))
 
     def st_set(self, d):
-        t, name = self.tag, self.pick("a", "b", "z")
-        if self.pick(True, False):  # a name of its own: Jinja hides the outer one inside the block, sometimes
-            name = "fresh"
+        t, name = self.tag, self.pick("a", "b", "s", "n", "l", "u")
+        if self.pick(True, False):
             return t(f"set {name}" + self.pick("", " | upper", " | trim | length")) + self.body(d) + t("endset") + "{{ %s }}" % name
         if self.pick(True, False, False):
             return t("set a, b = " + self.pick("1, 2", "(s, n)", "[1, 2]", "l", "'xy'")) + "{{ a }}{{ b }}"

