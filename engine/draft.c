@@ -18,13 +18,14 @@ struct known { /* of one request */
 struct draft {
     struct image img;
     const struct ops *ops;
+    struct exec *x;
     struct graph *graph;
     struct graph_size size;
     struct known *known;    /* [n_entries] */
     struct batch_row *rows; /* [max_rows] */
     uint32_t *asking;       /* [n_slots]: requests with an output in this pass */
     uint32_t n_rows, n_out;
-    float *host; /* [n_vocab]: logits on their way to the host; NULL: they are there */
+    float *host; /* [n_vocab]: logits on their way to the host */
 };
 
 static int vocabulary_check(const struct model_meta *a, const struct model_meta *b, struct err *e)
@@ -107,6 +108,7 @@ int draft_start(struct draft *d, const struct ops *ops, struct exec *x,
                 const struct graph_size *large, const struct batch_config *plan, struct err *e)
 {
     d->ops = ops;
+    d->x = x;
     d->size = size_of(large, plan->n_slots);
     d->known = calloc(d->size.n_seqs, sizeof *d->known);
     d->rows = calloc(d->size.max_rows, sizeof *d->rows);
@@ -147,7 +149,7 @@ static int pass(struct draft *d, const struct batch *b, struct err *e)
 static uint32_t best_token(struct draft *d, uint32_t i)
 {
     uint32_t best = 0, n = d->img.meta.params.n_vocab;
-    d->ops->copy(NULL, d->host, graph_logits(d->graph, i), n * sizeof *d->host);
+    d->ops->copy(d->x, d->host, graph_logits(d->graph, i), n * sizeof *d->host);
     for (uint32_t t = 1; t < n; t++)
         if (d->host[t] > d->host[best])
             best = t;

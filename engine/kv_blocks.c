@@ -59,6 +59,18 @@ static void list_append(struct kv_blocks *b, struct list *l, uint32_t i)
     l->n++;
 }
 
+static void list_prepend(struct kv_blocks *b, struct list *l, uint32_t i)
+{
+    b->blocks[i].prev = KV_NONE;
+    b->blocks[i].next = l->first;
+    if (l->first == KV_NONE)
+        l->last = i;
+    else
+        b->blocks[l->first].prev = i;
+    l->first = i;
+    l->n++;
+}
+
 static void list_remove(struct kv_blocks *b, struct list *l, uint32_t i)
 {
     struct block *k = &b->blocks[i];
@@ -186,7 +198,11 @@ void kv_release(struct kv_blocks *b, uint32_t block)
     CHECK(block < b->n_blocks && k->refs);
     if (--k->refs)
         return;
-    list_append(b, k->id ? &b->idle : &b->free, block);
+    if (k->id)
+        list_append(b, &b->idle, block);
+    else
+        list_prepend(b, &b->free,
+                     block); /* its memory is there already, that of the others may not be */
 }
 
 uint32_t kv_refs(const struct kv_blocks *b, uint32_t block)

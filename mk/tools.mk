@@ -53,6 +53,11 @@ fuzz: fuzz-bins  ## run each fuzz target for FUZZ_SECONDS (default 60)
 	    >$(BUILD)/fuzz-work/$$t.log 2>&1 || { tail -30 $(BUILD)/fuzz-work/$$t.log; exit 1; }; \
 	  grep -E 'number_of_executed_units|new_units_added' $(BUILD)/fuzz-work/$$t.log | sed 's/^/        /'; done
 
+SOAK_SECONDS ?= 600
+soak: $(OUT)/tests/unit/engine_serving_test  ## an engine at full KV with random cancels for SOAK_SECONDS (default 600)
+	EXASERVE_SOAK_SECONDS=$(SOAK_SECONDS) $<
+.PHONY: soak
+
 bench:  ## figures: starts (STARTS=200), broadcast, tokens/s (never part of check)
 	@$(MAKE) --no-print-directory -j$(JOBS) MODE=release all model venv bench-bins
 	@tests/bench/run.sh $(BUILD)

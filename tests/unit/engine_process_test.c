@@ -82,6 +82,34 @@ static void child_serve(struct child *c, const char *image, const char *n_ctx)
     child_spawn(c, command);
 }
 
+static void child_set(struct child *c, const char *settings)
+{
+    char *command[] = {program,
+                       "--serve",
+                       "--image",
+                       tiny_path,
+                       "--deployment",
+                       "3",
+                       "--replica",
+                       "5",
+                       "--epoch",
+                       "9",
+                       "--ctx",
+                       "256",
+                       "--slots",
+                       "4",
+                       "--threads",
+                       "1",
+                       "--node-index",
+                       "1",
+                       "--node-count",
+                       "2",
+                       "--settings",
+                       (char *)settings,
+                       NULL};
+    child_spawn(c, command);
+}
+
 static bool child_ended(struct child *c, int *status)
 {
     uint64_t end = clock_now_us() + LONG_US;
@@ -390,6 +418,58 @@ static void test_a_failed_start_has_last_words(void **state)
     child_drop(&c);
 }
 
+/* What serve.yaml says of an engine gets there; requests wait in its queue, and past it they are refused. */
+static void test_settings_get_there(void **state)
+{
+    enum { N = 9, N_QUEUE = 4 };
+    need_program();
+    struct child c;
+    struct msg_engine_ready ready;
+    static struct job j[N];
+    struct job *list[N];
+    struct jobs jobs = {list, N};
+    uint32_t n_refused = 0;
+    child_set(&c, "queue=4 kv_type=q8 prefix_cache=off speculation=lookup token_budget=64");
+    child_ready(&c, &ready);
+    assert_int_equal(ready.n_slots, N_SLOTS + N_QUEUE);
+    for (uint32_t i = 0; i < N; i++) {
+        list[i] = &j[i];
+        job_for_child(&j[i], i, PROMPT, 8, 200);
+        child_submit(&c, &j[i]);
+    }
+    child_until_done(&c, &jobs);
+    for (uint32_t i = 0; i < N; i++) {
+        n_refused += j[i].finish == FINISH_REFUSED;
+        assert_true(j[i].finish == FINISH_REFUSED || j[i].n_out == 200);
+        if (j[i].finish == FINISH_REFUSED)
+            assert_int_equal(j[i].error.code, ERR_AGAIN);
+    }
+    assert_true(n_refused <= 1); /* one, unless a stream had ended before it came */
+    struct channel_status *st = channel_status(c.channel);
+    assert_true(atomic_load(&st->n_drafted) > 0 && atomic_load(&st->step_p99_us) > 0);
+    assert_true(atomic_load(&st->n_prefill) >= 8 * (N - 1));
+    child_drop(&c);
+}
+
+static void test_a_wrong_setting_is_named(void **state)
+{
+    need_program();
+    struct child c;
+    struct msg_text text;
+    struct err e = ERR_INIT;
+    child_set(&c, "queue=4 kv_tipe=q8");
+    uint64_t end = clock_now_us() + LONG_US;
+    while (!channel_recv(c.channel, &c.type, &c.b, &e)) {
+        assert_true(clock_now_us() < end);
+        channel_wait(c.channel, 20000);
+    }
+    assert_int_equal(c.type, MSG_ENGINE_FAILED);
+    MUST(msg_text_get(&text, c.b.data, c.b.len, &e), e);
+    assert_int_equal(text.code, ERR_CONFIG);
+    assert_non_null(strstr(text.text, "kv_tipe: unknown engine setting"));
+    child_drop(&c);
+}
+
 /* Tens of thousands of refusals and nobody who reads them: the engine must not wait for ever, nor hold them in memory. */
 static void test_a_worker_that_does_not_read_ends_the_engine(void **state)
 {
@@ -591,6 +671,8 @@ int main(void)
         cmocka_unit_test(test_sigterm_finishes_what_runs),
         cmocka_unit_test(test_cancel_through_the_channel),
         cmocka_unit_test(test_a_failed_start_has_last_words),
+        cmocka_unit_test(test_settings_get_there),
+        cmocka_unit_test(test_a_wrong_setting_is_named),
         cmocka_unit_test(test_a_worker_that_does_not_read_ends_the_engine),
         cmocka_unit_test(test_the_engine_dies_with_its_parent),
         cmocka_unit_test(test_extra_descriptors_are_closed),
