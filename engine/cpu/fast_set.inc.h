@@ -1,4 +1,4 @@
-/* fast_set.inc.h - all kernels over lanes, as one set: FAST_KERNELS(NAME, string, usable function). */
+/* fast_set.inc.h - all kernels over lanes, as one set: FAST_KERNELS(KERNELS_X, name, numerics, product, usable). */
 #include "engine/cpu/fast_rows.inc.h"
 /* order matters: each uses what is above */
 #include "engine/cpu/fast_tile.inc.h"
@@ -6,6 +6,10 @@
 #include "engine/cpu/fast_tile_f32.inc.h"
 
 #include "engine/cpu/fast_matmul.inc.h"
+
+#ifdef STRETCH_Q8
+#include "engine/cpu/amx_matmul.inc.h"
+#endif
 
 #include "engine/cpu/fast_attend.inc.h"
 
@@ -15,16 +19,16 @@ static size_t fast_scratch_bytes(uint32_t max_cols, uint32_t max_kv)
     return a > b ? a : b;
 }
 
-#define FAST_KERNELS(set, text, can_run)                                                           \
+#define FAST_KERNELS(set, text, same_as, mul, can_run)                                             \
     const struct kernels set = {                                                                   \
         .name = text,                                                                              \
-        .numerics = "int15",                                                                       \
+        .numerics = same_as,                                                                       \
         .revision = 2,                                                                             \
         .usable = can_run,                                                                         \
         .scratch_bytes = fast_scratch_bytes,                                                       \
         .has_acts = fast_has_acts,                                                                 \
         .acts_make = fast_acts_make,                                                               \
-        .matmul = fast_matmul,                                                                     \
+        .matmul = mul,                                                                             \
         .norm = fast_norm,                                                                         \
         .rope = fast_rope,                                                                         \
         .silu_mul = fast_silu_mul,                                                                 \

@@ -217,7 +217,7 @@ static void test_matmul(void **state)
 {
     for (int t = 0; t < N_TYPES; t++) {
         uint32_t b = tensor_type_info(TYPES[t])->block_elems;
-        matmul_check(TYPES[t], 37, b == 1 ? 577 : b == 32 ? 576 : 768, 13);
+        matmul_check(TYPES[t], 37, b == 1 ? 577 : b == 32 ? 576 : 768, 19);
         for (int i = 0; i < (INSTRUMENTED ? 2 : 8); i++)
             matmul_check(TYPES[t], 1 + below(70), some_cols(TYPES[t]), 1 + below(24));
         matmul_check(TYPES[t], 16, b == 256 ? 2048 : 1600, 3); /* several stretches */
