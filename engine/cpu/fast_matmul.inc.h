@@ -23,11 +23,6 @@ struct matmul_scratch {
               [16]; /* between stretches: one vector for int8, four for floats */
 };
 
-static size_t fast_scratch_matmul(void)
-{
-    return sizeof(struct matmul_scratch);
-}
-
 static bool fast_has_acts(int type)
 {
     const struct tensor_type_info *t = tensor_type_info(type);
@@ -212,6 +207,7 @@ LANES_INLINE void rows_f32(const int R, const struct tile_job *j, uint32_t i)
     }
 }
 
+#ifndef STRETCH_F32 /* a set may bring its own (bf16) */
 static void stretch_f32(const struct tile_job *j)
 {
     uint32_t i = 0, n = j->p->n;
@@ -220,6 +216,11 @@ static void stretch_f32(const struct tile_job *j)
     for (; i < n; i++)
         rows_f32(1, j, i);
 }
+#define STRETCH_FLOAT stretch_f32
+#else
+static void STRETCH_F32(const struct tile_job *j);
+#define STRETCH_FLOAT STRETCH_F32
+#endif
 
 /* --- tiles ------------------------------------------------------------------------------------------------ */
 
@@ -254,7 +255,7 @@ static void tile_compute(struct tile_job *j)
             STRETCH;
         } else {
             tile_unpack_f32(&j->s->f, w->type, &r, j->n_cols, next);
-            stretch_f32(j);
+            STRETCH_FLOAT(j);
         }
     }
 }

@@ -1,4 +1,4 @@
-/* fast_set.inc.h - all kernels over lanes, as one set: FAST_KERNELS(KERNELS_X, name, numerics, product, usable). */
+/* fast_set.inc.h - all kernels over lanes, as one set: FAST_KERNELS(KERNELS_X, name, numerics, usable). */
 #include "engine/cpu/fast_rows.inc.h"
 /* order matters: each uses what is above */
 #include "engine/cpu/fast_tile.inc.h"
@@ -10,16 +10,22 @@
 #ifdef STRETCH_Q8
 #include "engine/cpu/amx_matmul.inc.h"
 #endif
+#ifdef STRETCH_F32
+#include "engine/cpu/amx_bf16.inc.h"
+#define MATMUL_SCRATCH struct bf16_scratch
+#else
+#define MATMUL_SCRATCH struct matmul_scratch
+#endif
 
 #include "engine/cpu/fast_attend.inc.h"
 
 static size_t fast_scratch_bytes(uint32_t max_cols, uint32_t max_kv)
 {
-    size_t a = fast_scratch_matmul(), b = sizeof(struct attend_scratch);
+    size_t a = sizeof(MATMUL_SCRATCH), b = sizeof(struct attend_scratch);
     return a > b ? a : b;
 }
 
-#define FAST_KERNELS(set, text, same_as, mul, can_run)                                             \
+#define FAST_KERNELS(set, text, same_as, can_run)                                                  \
     const struct kernels set = {                                                                   \
         .name = text,                                                                              \
         .numerics = same_as,                                                                       \
@@ -28,7 +34,7 @@ static size_t fast_scratch_bytes(uint32_t max_cols, uint32_t max_kv)
         .scratch_bytes = fast_scratch_bytes,                                                       \
         .has_acts = fast_has_acts,                                                                 \
         .acts_make = fast_acts_make,                                                               \
-        .matmul = mul,                                                                             \
+        .matmul = fast_matmul,                                                                     \
         .norm = fast_norm,                                                                         \
         .rope = fast_rope,                                                                         \
         .silu_mul = fast_silu_mul,                                                                 \

@@ -11,4 +11,4 @@ static bool usable(void)
     return avx512_usable() && amx_usable();
 }
 
-FAST_KERNELS(KERNELS_AMX, "amx", "int15", fast_matmul, usable);
+FAST_KERNELS(KERNELS_AMX, "amx", "int15", usable);

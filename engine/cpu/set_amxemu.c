@@ -6,4 +6,4 @@
 #include "engine/cpu/avx512_usable.h"
 #include "engine/cpu/fast_set.inc.h"
 
-FAST_KERNELS(KERNELS_AMX_EMULATED, "amx-emulated", "int15", fast_matmul, avx512_usable);
+FAST_KERNELS(KERNELS_AMX_EMULATED, "amx-emulated", "int15", avx512_usable);

@@ -4,4 +4,4 @@
 #include "engine/cpu/avx512_usable.h"
 #include "engine/cpu/fast_set.inc.h"
 
-FAST_KERNELS(KERNELS_AVX512, "avx512", "int15", fast_matmul, avx512_usable);
+FAST_KERNELS(KERNELS_AVX512, "avx512", "int15", avx512_usable);
