@@ -84,9 +84,9 @@ static int tokenize(const char *name, const char *path, bool special)
     int rc = load_tokenizer(&t, path, &e);
     if (!rc)
         rc = read_text(&text, &e);
-    if (!rc) /* no token is shorter than a byte */
+    if (!rc)
         rc = tokenizer_encode(t, text.data ? (const char *)text.data : "", text.len, special,
-                              text.len + 1, &ids, &e);
+                              SIZE_MAX, &ids, &e);
     if (!rc) {
         print_ids(&ids);
         if (fflush(stdout) != 0)
