@@ -99,14 +99,10 @@ static int check_sizes(const struct model_params *p, struct err *e)
         const char *name;
         uint32_t value, max;
     } all[] = {
-        {"layers", p->n_layers, MAX_LAYERS},
-        {"width", p->n_embd, 1 << 18},
-        {"feed-forward width", p->n_ff, 1 << 20},
-        {"heads", p->n_heads, 1024},
-        {"vocabulary", p->n_vocab, META_MAX_VOCAB},
-        {"experts", p->n_experts, 1024},
-        {"chosen experts", p->n_experts_used, 64},
-        {"width of an expert", p->n_ff_expert, 1 << 20},
+        {"layers", p->n_layers, MAX_LAYERS},        {"width", p->n_embd, 1 << 18},
+        {"feed-forward width", p->n_ff, 1 << 20},   {"heads", p->n_heads, 1024},
+        {"vocabulary", p->n_vocab, META_MAX_VOCAB}, {"experts", p->n_experts, 1024},
+        {"chosen experts", p->n_experts_used, 64},  {"width of an expert", p->n_ff_expert, 1 << 20},
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (all[i].value > all[i].max)

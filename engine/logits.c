@@ -76,6 +76,23 @@ FORCE void sum_blocks(struct logits *l, double inv_t)
     l->total = total;
 }
 
+FORCE void weigh_ids(const struct logits *l, double inv_t, const uint32_t *ids, uint32_t n,
+                     double *w)
+{
+    vec_d max = (vec_d){0} + (double)l->max;
+    for (uint32_t i = 0; i < n; i += LANES) {
+        uint32_t n_lanes = n - i < LANES ? n - i : LANES;
+        float x[LANES];
+        vec_f f;
+        for (uint32_t k = 0; k < LANES; k++)
+            x[k] = l->x[ids[i + (k < n_lanes ? k : 0)]];
+        memcpy(&f, x, sizeof f);
+        vec_d v = (__builtin_convertvector(f, vec_d) - max) * inv_t;
+        weights(&v);
+        memcpy(w + i, &v, n_lanes * sizeof *w);
+    }
+}
+
 /* --- highest ---------------------------------------------------------------------------------------------- */
 
 /* Returns whether some logit is no number. The inner loops are written for the compiler to turn into vectors. */
@@ -115,7 +132,17 @@ static void sum_plain(struct logits *l, double inv_t)
 {
     sum_blocks(l, inv_t);
 }
+static void weigh_plain(const struct logits *l, double inv_t, const uint32_t *ids, uint32_t n,
+                        double *w)
+{
+    weigh_ids(l, inv_t, ids, n, w);
+}
 #ifdef __x86_64__
+__attribute__((target("avx2"))) static void weigh_avx2(const struct logits *l, double inv_t,
+                                                       const uint32_t *ids, uint32_t n, double *w)
+{
+    weigh_ids(l, inv_t, ids, n, w);
+}
 __attribute__((target("avx2"))) static bool scan_avx2(struct logits *l)
 {
     return scan_blocks(l);
@@ -155,6 +182,17 @@ void logits_sum(struct logits *l, double inv_t)
     sum_plain(l, inv_t);
 }
 
+void logits_weigh(const struct logits *l, double inv_t, const uint32_t *ids, uint32_t n, double *w)
+{
+#ifdef __x86_64__
+    if (__builtin_cpu_supports("avx2")) {
+        weigh_avx2(l, inv_t, ids, n, w);
+        return;
+    }
+#endif
+    weigh_plain(l, inv_t, ids, n, w);
+}
+
 /* --- the rest looks into few blocks ----------------------------------------------------------------------- */
 
 int logits_scan(struct logits *l, const float *x, uint32_t n, struct err *e)
@@ -189,19 +227,6 @@ uint32_t logits_best(const struct logits *l)
     while (l->x[i] != l->max)
         i++;
     return i;
-}
-
-void logits_weigh(const struct logits *l, double inv_t, const uint32_t *ids, uint32_t n, double *w)
-{
-    for (uint32_t i = 0; i < n; i += LANES) {
-        vec_d x = {0};
-        uint32_t n_lanes = n - i < LANES ? n - i : LANES;
-        for (uint32_t k = 0; k < n_lanes; k++)
-            x[k] = ((double)l->x[ids[i + k]] - l->max) * inv_t;
-        weights(&x);
-        for (uint32_t k = 0; k < n_lanes; k++)
-            w[i + k] = x[k];
-    }
 }
 
 uint32_t logits_draw(const struct logits *l, double u)

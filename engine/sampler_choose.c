@@ -7,8 +7,8 @@
 
 #include <math.h>
 
-/* First reach, in units of temperature: e^-8 of the best; of usual logits a few dozen tokens. */
-enum { FIRST_REACH = 8 };
+/* Reaches in units of temperature: e^-8 of the best leaves a few dozen tokens of usual logits; the last has all with a weight. */
+static const double REACHES[] = {8, 14, LOGITS_REACH + 1};
 
 /* The finalizer of splitmix64 (Steele, Lea, Flood, OOPSLA 2014): a bijection with full avalanche. */
 static uint64_t mix64(uint64_t z)
@@ -59,8 +59,6 @@ static double sum_of(const double *w, uint32_t n)
 
 static bool are_enough(const struct filters *f, const struct scratch *c, uint32_t n, double reach)
 {
-    if (reach > LOGITS_REACH)
-        return true; /* the others have no weight */
     if (f->has_top_k)
         return n >= f->top_k;
     if (f->has_top_p)
@@ -68,19 +66,38 @@ static bool are_enough(const struct filters *f, const struct scratch *c, uint32_
     return f->has_min_p && reach > -log(f->min_p) + 1;
 }
 
+/* At least n logits are not below this one: the n-th highest of the blocks' highest. n <= n_blocks */
+static float floor_of(struct scratch *c, uint32_t n)
+{
+    const struct logits *l = &c->now;
+    for (uint32_t b = 0; b < l->n_blocks; b++) {
+        c->keys[b] = select_key_logit(l->block_max[b], b);
+        c->weights[b] = 0;
+    }
+    uint64_t cut = select_cut(c->keys, c->weights, l->n_blocks, n, INFINITY, c->rest);
+    return l->block_max[(uint32_t)cut];
+}
+
 /* Candidates in order of ids, with weights; all that the first filters can keep. Returns how many. */
 static uint32_t collect(const struct filters *f, double temperature, struct scratch *c)
 {
     double inv_t = 1 / temperature;
+    uint32_t n = 0;
     if (f->has_top_p && !f->has_top_k)
         logits_sum(&c->now, inv_t);
-    for (double reach = FIRST_REACH;; reach *= 2) {
-        float least = (float)(c->now.max - reach * temperature);
-        uint32_t n = logits_collect(&c->now, least, c->ids);
+    if (f->has_top_k && f->top_k <= c->now.n_blocks) {
+        n = logits_collect(&c->now, floor_of(c, f->top_k), c->ids);
         logits_weigh(&c->now, inv_t, c->ids, n, c->weights);
-        if (are_enough(f, c, n, reach))
-            return n;
+        return n;
     }
+    for (size_t i = 0; i < sizeof REACHES / sizeof REACHES[0]; i++) {
+        float least = (float)(c->now.max - REACHES[i] * temperature);
+        n = logits_collect(&c->now, least, c->ids);
+        logits_weigh(&c->now, inv_t, c->ids, n, c->weights);
+        if (are_enough(f, c, n, REACHES[i]))
+            break;
+    }
+    return n;
 }
 
 /* Those with a key up to `cut` stay, in their order. */

@@ -1,8 +1,7 @@
-# Speed of one engine: build/$(MODE)/tests/bench/engine_bench IMAGE [THREADS [KERNELS [STREAMS …]]]
-ENGINE_BENCH_ROOMS := engine text wire model base
-$(OUT)/tests/bench/engine_bench: tests/bench/engine_bench.c $(call room_libs,$(ENGINE_BENCH_ROOMS)) $(OUT)/flags/engine $(OUT)/flags/link
+# Speed of one engine: `exaserve bench engine`, and the machine's read bandwidth for its roofline (tests/bench/llama.sh).
+$(OUT)/tests/bench/bandwidth_bench: tests/bench/bandwidth_bench.c $(call room_libs,base) $(OUT)/flags/base $(OUT)/flags/link
 	@mkdir -p $(@D); echo "  bench $(@F)"
-	@$(CC) $(FLG_engine) $< -o $@ $(LDFLAGS_ALL) -Wl,--as-needed $(call room_libs,$(ENGINE_BENCH_ROOMS)) $(call pkg_libs,$(call link_pkgs,$(ENGINE_BENCH_ROOMS))) -lm
+	@$(CC) $(FLG_base) -O3 -march=native $< -o $@ $(LDFLAGS_ALL) $(call room_libs,base) $(call pkg_libs,$(PKG_base)) -lm
 
 # What families and block formats cost in exactness, as tables (docs/internals/families.md keeps one).
 .PHONY: families-table

@@ -22,7 +22,11 @@ CFLAGS_model := -O3
 ISA_avx2    := -mavx2 -mfma -mf16c
 ISA_avxvnni := $(ISA_avx2) -mavxvnni
 ISA_avx512  := $(ISA_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni
-isa_flags = $(foreach i,avx2 avxvnni avx512,$(if $(filter %/set_$(i).c,$(1)),$(ISA_$(i))))
+ISA_amx     := $(ISA_avx512)
+ISA_amxemu  := $(ISA_avx512)
+ISA_amxbf16 := $(ISA_avx512)
+ISA_amxbf16emu := $(ISA_avx512)
+isa_flags = $(foreach i,avx2 avxvnni avx512 amx amxemu amxbf16 amxbf16emu,$(if $(filter %/set_$(i).c,$(1)),$(ISA_$(i))))
 
 define ROOM_RULES
 SRC_$(1) := $(call room_sources,$(1))

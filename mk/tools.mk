@@ -39,7 +39,7 @@ check:  ## every test, under prove (root; installs what it needs)
 
 tools-bins: mpi-tools
 .PHONY: tools-bins bench-bins
-bench-bins: $(OUT)/tests/bench/engine_bench $(OUT)/tests/bench/bcast_bench
+bench-bins: all $(OUT)/tests/bench/bandwidth_bench $(OUT)/tests/bench/bcast_bench
 
 check-bins:  ## build what check runs, in release, asan and tsan
 	@$(MAKE) --no-print-directory MODE=release all unit-bins tools-bins

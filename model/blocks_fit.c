@@ -5,14 +5,14 @@
  * best by turns of rounding and solving, and keep what, after storing, errs least. The obvious one
  * is among the tried, so a search never makes a block worse than plain rounding does.
  *
- * Sums run over 8 lanes: one fixed order on every machine, and the compiler can vectorise it.
+ * Sums run over 4 lanes, in vectors that every machine has (GCC's vector extension): one fixed order everywhere.
  */
 #include "model/blocks_format.h"
 
 #include <math.h>
 
 enum {
-    LANES = 8,
+    LANES = 4,
     TURNS = 3,  /* of rounding and solving; the error hardly falls after two */
     AROUND = 5, /* scales tried to each side of the obvious one … */
 };
@@ -32,32 +32,49 @@ float fit_store_float(float v)
     return v;
 }
 
-static float lanes_sum(const float s[LANES])
+typedef float vec __attribute__((vector_size(LANES * sizeof(float))));
+typedef int32_t mask __attribute__((vector_size(LANES * sizeof(int32_t))));
+
+static inline vec vec_load(const float *x)
 {
-    return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
+    vec v;
+    memcpy(&v, x, sizeof v);
+    return v;
 }
 
-static float nearest(float v, float lo, float hi)
+static inline float vec_sum(vec v)
 {
-    v = v < lo ? lo : v;
-    v = v > hi ? hi : v;
+    return (v[0] + v[2]) + (v[1] + v[3]);
+}
+
+/* yes where m, else no */
+static inline vec vec_pick(mask m, vec yes, vec no)
+{
+    return (vec)((m & (mask)yes) | (~m & (mask)no));
+}
+
+static inline vec nearest(vec v, float lo, float hi)
+{
+    vec least = lo - (vec){0}, most = hi - (vec){0};
+    v = vec_pick(v < least, least, v);
+    v = vec_pick(v > most, most, v);
     return (v + ROUNDER) - ROUNDER;
 }
 
 float fit_error(const float *x, int n, struct fit f, int lo, int hi, float *q)
 {
-    float inverse = f.scale != 0 ? 1 / f.scale : 0, sum[LANES] = {0};
+    float inverse = f.scale != 0 ? 1 / f.scale : 0;
     if (!isfinite(inverse)) /* a subnormal scale: everything is as good as 0 */
         inverse = 0;
-    for (int i = 0; i < n; i += LANES)
-        for (int l = 0; l < LANES; l++) {
-            float v = nearest((x[i + l] - f.min) * inverse, (float)lo, (float)hi);
-            float off = x[i + l] - (f.scale * v + f.min);
-            sum[l] += off * off;
-            if (q)
-                q[i + l] = v;
-        }
-    return lanes_sum(sum);
+    vec sum = {0};
+    for (int i = 0; i < n; i += LANES) {
+        vec w = vec_load(x + i), v = nearest((w - f.min) * inverse, (float)lo, (float)hi);
+        vec off = w - (f.scale * v + f.min);
+        sum += off * off;
+        if (q)
+            memcpy(q + i, &v, sizeof v);
+    }
+    return vec_sum(sum);
 }
 
 /* Sums over nearest q: of q, q^2 and x * q. */
@@ -66,15 +83,14 @@ struct sums {
 };
 static struct sums sums_make(const float *x, int n, float inverse, float min, int lo, int hi)
 {
-    float q[LANES] = {0}, qq[LANES] = {0}, xq[LANES] = {0};
-    for (int i = 0; i < n; i += LANES)
-        for (int l = 0; l < LANES; l++) {
-            float v = nearest((x[i + l] - min) * inverse, (float)lo, (float)hi);
-            q[l] += v;
-            qq[l] += v * v;
-            xq[l] += x[i + l] * v;
-        }
-    return (struct sums){lanes_sum(q), lanes_sum(qq), lanes_sum(xq)};
+    vec q = {0}, qq = {0}, xq = {0};
+    for (int i = 0; i < n; i += LANES) {
+        vec w = vec_load(x + i), v = nearest((w - min) * inverse, (float)lo, (float)hi);
+        q += v;
+        qq += v * v;
+        xq += w * v;
+    }
+    return (struct sums){vec_sum(q), vec_sum(qq), vec_sum(xq)};
 }
 
 /* --- a scale alone ------------------------------------------------------------------------------ */
@@ -157,13 +173,15 @@ static void pair_offer(const float *x, int n, int levels, bool below, fit_store_
 
 struct fit fit_scale_min(const float *x, int n, int levels, bool below, fit_store_fn store)
 {
-    float min = x[0], max = x[0], lanes[LANES] = {0};
+    float min = x[0], max = x[0];
+    vec sum = {0};
     for (int i = 0; i < n; i++) {
         min = x[i] < min ? x[i] : min;
         max = x[i] > max ? x[i] : max;
-        lanes[i % LANES] += x[i];
     }
-    float sum_x = lanes_sum(lanes);
+    for (int i = 0; i < n; i += LANES)
+        sum += vec_load(x + i);
+    float sum_x = vec_sum(sum);
     if (below && min > 0)
         min = 0;
     struct fit best = {store((max - min) / (float)levels), store(min)};

@@ -1,7 +1,8 @@
 /* gguf_tokenizer.c - see gguf_tokenizer.h. Keys as in ggml/docs/gguf.md.
  *
- * What a GGUF file leaves to its reader is written out as steps here: SentencePiece's spaces, byte fallback, WordPiece's
- * normalizer. Only for byte-level BPE the name `pre` stays, which text/ has the expressions of.
+ * What a GGUF file leaves to its reader is written out as steps here: SentencePiece's spaces, byte
+ * fallback, WordPiece's normalizer. Only for byte-level BPE the name `pre` stays, which text/ has
+ * the expressions of.
  */
 #include "model/gguf_tokenizer.h"
 

@@ -1,6 +1,8 @@
-/* hf_at.h - typed reading of the JSON files of a Hugging Face folder, with errors that name the place. Inside the room only.
+/* hf_at.h - typed reading of the JSON files of a Hugging Face folder, with errors that name the
+ * place. Inside the room only.
  *
- * A place is named as file and path: "tokenizer.json: model.vocab". Borrowed values live as long as their document.
+ * A place is named as file and path: "tokenizer.json: model.vocab". Borrowed values live as long as
+ * their document.
  */
 #ifndef EXA_MODEL_HF_AT_H
 #define EXA_MODEL_HF_AT_H
@@ -29,7 +31,8 @@ struct hf_at hf_at_item(const struct hf_at *at, size_t i);
 int hf_at_expected(const struct hf_at *at, const char *expected, struct err *e);
 /* "WHERE: WHAT "NAME" is not supported". */
 int hf_at_refuse(const struct hf_at *at, const char *what, const char *name, struct err *e);
-/* Only these keys may be in the object (a NULL-terminated list); any other is refused by its name. */
+/* Only these keys may be in the object (a NULL-terminated list); any other is refused by its name.
+ */
 int hf_at_only(const struct hf_at *at, const char *const *keys, struct err *e);
 
 /* Missing (or null): *out stays as it is. Another type is an error. */

@@ -10,6 +10,9 @@
 #include "model/meta.h"
 
 enum hf_experts { HF_DENSE, HF_MIXTRAL, HF_QWEN3_MOE };
+/* Which layers slide: none (a window given is refused); all when a window is given; those from max_window_layers on when
+ * use_sliding_window says so. */
+enum hf_window { HF_FULL, HF_SLIDE_ALL, HF_SLIDE_FROM };
 
 /* One architecture of `transformers`: a row of the table in hf_config.c. */
 struct hf_family {
@@ -19,12 +22,15 @@ struct hf_family {
      * and k change places. */
     bool permute;
     bool qkv_bias; /* always; otherwise by attention_bias, then also at the output */
-    bool mlp_bias; /* may have them: mlp_bias */
+    bool attention_bias, mlp_bias; /* may have them, by the keys of these names */
+    bool nope;                     /* some layers do not rotate */
     bool qk_norm;
     enum hf_experts experts;
+    enum hf_window window;
     /* what the class assumes for a key that is not there */
     bool tied;
-    uint32_t head_dim; /* 0: hidden_size / num_attention_heads */
+    uint32_t sliding_window; /* null is none, for all */
+    uint32_t head_dim;       /* 0: hidden_size / num_attention_heads */
     double rope_theta, norm_eps;
 };
 

@@ -4,6 +4,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+enum { QWEN_MAX_WINDOW_LAYERS = 28 }; /* max_window_layers, when it is not there */
+
 /* --- which layers see how far, and which rotate -------------------------------------------------- */
 
 /* layer_types, when there: full attention first, sliding from some layer on. */
@@ -44,9 +46,9 @@ static int read_layer_types(struct model_params *p, struct hf_keys *k, uint32_t 
 static int read_window(const struct hf_config *c, struct model_params *p, struct hf_keys *k,
                        struct err *e)
 {
-    /* Mistral and Mixtral slide in all layers when a window is given; Qwen and SmolLM3 ask for a switch, and name the first layer. */
-    bool all = strncmp(c->family->name, "Mi", 2) == 0, on = all;
-    uint32_t window = 0, from = 0;
+    enum hf_window kind = c->family->window;
+    bool on = kind != HF_SLIDE_FROM, there = json_object_get(k->object, "sliding_window") != NULL;
+    uint32_t window = there ? 0 : c->family->sliding_window, from = QWEN_MAX_WINDOW_LAYERS;
     int rc = hf_take_u32(k, "sliding_window", false, &window, e);
     if (!rc)
         rc = hf_take_bool(k, "use_sliding_window", &on, e);
@@ -54,15 +56,15 @@ static int read_window(const struct hf_config *c, struct model_params *p, struct
         rc = hf_take_u32(k, "max_window_layers", false, &from, e);
     if (rc)
         return rc;
-    if (strcmp(c->family->name, "Llama") == 0 && window)
-        return hf_refuse(k, "sliding_window", "null", "a number", e);
-    if (c->family->tied && on && window) /* SmolLM3: the layers that do not rotate would slide */
-        return hf_refuse(k, "use_sliding_window", "false", "true", e);
     if (!on)
         window = 0;
+    if (window && kind == HF_FULL)
+        return hf_refuse(k, "sliding_window", "null", "a number", e);
+    if (kind == HF_SLIDE_ALL)
+        from = 0;
     if (window && from < p->n_layers) {
         p->window = window;
-        p->window_from = all ? 0 : from;
+        p->window_from = from;
     }
     return read_layer_types(p, k, window, e);
 }
@@ -71,7 +73,7 @@ static int read_window(const struct hf_config *c, struct model_params *p, struct
 static int read_nope(const struct hf_config *c, struct model_params *p, struct hf_keys *k,
                      struct err *e)
 {
-    if (strcmp(c->family->name, "SmolLM3") != 0)
+    if (!c->family->nope)
         return 0;
     uint32_t every = 4;
     int rc = hf_take_u32(k, "no_rope_layer_interval", false, &every, e);

@@ -16,7 +16,8 @@ struct hf_reader {
 /* The vocabulary, merges or scores, and added tokens. */
 int hf_read_model(struct hf_reader *r);
 int hf_read_added(struct hf_reader *r);
-/* Normalizer, pre-tokenizer and decoder become steps; the post-processor what is put around a text. */
+/* Normalizer, pre-tokenizer and decoder become steps; the post-processor what is put around a text.
+ */
 int hf_read_steps(struct hf_reader *r);
 int hf_read_post(struct hf_reader *r);
 /* The id of a token's text, or -1. */

@@ -261,6 +261,31 @@ static int read_word_piece(struct hf_reader *r, const struct hf_at *model)
     return rc ? rc : read_unk(r, model, unk);
 }
 
+/* A number as the reference's JSON reader (serde_json) rounds it: the digits as a whole number,
+ * times or by a power of ten. It may be one unit beside the nearest double, and between ways to cut
+ * a text of equal probability that unit decides. */
+static double as_reference_reads(double v)
+{
+    char text[40] = "", digits[24], power[16];
+    int n = 1; /* digits of the shortest text that is this number, which is what files hold */
+    for (; n <= 17; n++) {
+        snprintf(text, sizeof text, "%.*e", n - 1, fabs(v));
+        if (strtod(text, NULL) == fabs(v))
+            break;
+    }
+    size_t k = 0;
+    const char *p = text;
+    for (; *p && *p != 'e' && k < sizeof digits - 1; p++)
+        if (*p != '.')
+            digits[k++] = *p;
+    digits[k] = 0;
+    int exponent = (*p ? atoi(p + 1) : 0) - (int)k + 1;
+    double whole = (double)strtoull(digits, NULL, 10);
+    snprintf(power, sizeof power, "1e%d", abs(exponent));
+    double read = exponent < 0 ? whole / strtod(power, NULL) : whole * strtod(power, NULL);
+    return isfinite(read) ? copysign(read, v) : v;
+}
+
 /* [["text", log probability], …]: the id is the place. */
 static int read_pieces(struct hf_reader *r, const struct hf_at *model)
 {
@@ -291,7 +316,7 @@ static int read_pieces(struct hf_reader *r, const struct hf_at *model)
                            byte ? TOKEN_BYTE : TOKEN_NORMAL);
         if (rc)
             return rc;
-        r->t->scores[i] = json_number_value(score);
+        r->t->scores[i] = as_reference_reads(json_number_value(score));
         if (!isfinite(r->t->scores[i]))
             return err_set(r->e, ERR_FORMAT, "%s: its score is no finite number", item.where);
     }

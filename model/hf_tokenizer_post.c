@@ -1,4 +1,5 @@
-/* hf_tokenizer_post.c - tokenizer.json: "post_processor", as far as it says what is put around a text. */
+/* hf_tokenizer_post.c - tokenizer.json: "post_processor", as far as it says what is put around a
+ * text. */
 #include "model/hf_tokenizer_internal.h"
 
 #include <inttypes.h>

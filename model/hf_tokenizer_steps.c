@@ -1,4 +1,5 @@
-/* hf_tokenizer_steps.c - tokenizer.json: "normalizer", "pre_tokenizer" and "decoder" become steps. */
+/* hf_tokenizer_steps.c - tokenizer.json: "normalizer", "pre_tokenizer" and "decoder" become steps.
+ */
 #include "model/hf_tokenizer_internal.h"
 
 #include <stdio.h>

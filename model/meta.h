@@ -71,7 +71,8 @@ struct model_params {
 
 /* Rotary embeddings beyond the trained context. YARN: arXiv:2309.00071. LLAMA3 and LONGROPE (arXiv:2402.13753) as
  * in transformers' modeling_rope_utils. A pack keeps the per-dimension divisors of LLAMA3 and LONGROPE as tensors (rope_freqs.weight;
- * rope_factors_short.weight and rope_factors_long.weight, each [rope_dim / 2] F32), as GGUF files do. DYNAMIC is exact up to
+ * rope_factors_short.weight and rope_factors_long.weight, each [rope_dim / 2] F32), as GGUF files do. (Those tell of LLAMA3
+ * by the tensor alone: rope_factor is then its largest divisor, rope_orig_ctx is 0.) DYNAMIC is exact up to
  * rope_orig_ctx only: engines refuse a longer context. */
 enum rope_scaling {
     ROPE_PLAIN = 0,

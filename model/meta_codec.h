@@ -1,4 +1,5 @@
-/* meta_codec.h - the parts that meta.c, meta_params.c and meta_tokenizer.c share. Inside the room only. */
+/* meta_codec.h - the parts that meta.c, meta_params.c and meta_tokenizer.c share. Inside the room
+ * only. */
 #ifndef EXA_MODEL_META_CODEC_H
 #define EXA_MODEL_META_CODEC_H
 

@@ -1,4 +1,5 @@
-/* meta_tokenizer.c - struct tokenizer_data as bytes, and what every reader of models holds it to; see meta.h. */
+/* meta_tokenizer.c - struct tokenizer_data as bytes, and what every reader of models holds it to;
+ * see meta.h. */
 #include "model/meta_codec.h"
 
 #include <inttypes.h>

@@ -10,7 +10,7 @@
 struct tensor_source {
     /* n (1 … SEGMENT_BYTES) bytes of tensor number `tensor` of the index from `offset` on. *bytes points to them: into memory
      * of the source, or to buf[n], which it has then filled; valid until the next call. Pieces may be asked for in any order
-     * and again: they are the same bytes. */
+     * and again: they are the same bytes. Any error but ERR_LIMIT, which means a full disk to the writer. */
     int (*read)(void *ctx, uint32_t tensor, uint64_t offset, uint32_t n, uint8_t *buf,
                 const uint8_t **bytes, struct err *e);
     void *ctx;

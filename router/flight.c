@@ -11,6 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* Written on the loop thread up to so many numbers: some milliseconds. */
+enum { WRITE_INLINE_NUMBERS = 1 << 14 };
+
 /* --- ends ------------------------------------------------------------------------------------- */
 
 static void choice_fini(struct choice *c)
@@ -35,6 +38,7 @@ static void flight_destroy(struct flight *f)
     if (f->next)
         f->next->prev = f->prev;
     r->n_flights--;
+    buf_fini(&f->whole);
     prep_fini(&f->prep);
     model_unref(f->model);
     model_set_unref(f->prep.models);
@@ -65,29 +69,81 @@ void flight_abandon(struct flight *f)
     f->conn = NULL;
     f->router->counters.n_canceled++;
     if (f->work.data) {
-        uv_cancel((uv_req_t *)&f->work); /* its end comes to on_prepared in any case */
+        uv_cancel(
+            (uv_req_t *)&f->work); /* its end comes to on_prepared or on_written in any case */
         return;
     }
     flight_destroy(f);
 }
 
+static void flight_finish(struct flight *f)
+{
+    f->router->counters.n_finished++;
+    log_debug("router: request done id=%s choices=%u", f->reply.id, f->n_choices);
+    flight_destroy(f);
+}
+
 /* --- output ----------------------------------------------------------------------------------- */
 
-static void send_whole(struct flight *f)
+/* The flight is over: its answer is written. */
+static void finish_whole(struct flight *f)
 {
-    struct buf b;
     char extra[ROUTER_REQUEST_ID_BYTES + 32];
-    buf_init(&b, FLIGHT_OUT_MAX_BYTES);
-    flight_put_whole(f, &b);
     snprintf(extra, sizeof extra, "x-request-id: %s\r\n", f->request_id);
-    if (buf_ok(&b)) {
-        http_conn_respond(f->conn, 200, extra, "application/json", b.data, b.len);
+    if (buf_ok(&f->whole)) {
+        http_conn_respond(f->conn, 200, extra, "application/json", f->whole.data, f->whole.len);
     } else {
         struct api_error a;
         api_fail(&a, 500, API_SERVER_ERROR, NULL, "out_of_memory", "The answer is too large.");
         routes_respond_error(f->conn, &a, f->request_id);
     }
-    buf_fini(&b);
+    flight_finish(f);
+}
+
+static void on_write(uv_work_t *w)
+{
+    struct flight *f = w->data;
+    flight_put_whole(f, &f->whole);
+}
+
+static void on_written(uv_work_t *w, int status)
+{
+    struct flight *f = w->data;
+    struct router *r = f->router;
+    f->work.data = NULL;
+    r->n_jobs--;
+    if (!f->conn || status < 0)
+        flight_destroy(f);
+    else
+        finish_whole(f);
+    router_check_closed(r);
+}
+
+/* Numbers that the answer writes out: what takes the time. */
+static uint64_t n_numbers(const struct flight *f)
+{
+    const struct api_request *q = &f->prep.request;
+    uint64_t n = 0, per_score = q->want_logprobs ? 2 + q->sampling.n_top : 0;
+    for (uint32_t i = 0; i < f->n_choices; i++) {
+        const struct answer *an = &f->choices[i].answer;
+        n += q->base64 ? 0 : an->embedding.len / 4;
+        n += (an->scores.n + an->prompt.n) * per_score;
+    }
+    return n;
+}
+
+static void send_whole(struct flight *f)
+{
+    buf_init(&f->whole, FLIGHT_OUT_MAX_BYTES);
+    f->work.data = f;
+    if (n_numbers(f) > WRITE_INLINE_NUMBERS &&
+        !uv_queue_work(f->router->loop, &f->work, on_write, on_written)) {
+        f->router->n_jobs++;
+        return;
+    }
+    f->work.data = NULL;
+    flight_put_whole(f, &f->whole);
+    finish_whole(f);
 }
 
 static void send_events(struct flight *f)
@@ -125,13 +181,12 @@ void flight_flush(struct flight *f)
         flight_begin_choices(f);
         return;
     }
-    if (stream)
-        http_conn_stream_end(f->conn, false);
-    else
+    if (!stream) {
         send_whole(f);
-    f->router->counters.n_finished++;
-    log_debug("router: request done id=%s choices=%u", f->reply.id, f->n_choices);
-    flight_destroy(f);
+        return;
+    }
+    http_conn_stream_end(f->conn, false);
+    flight_finish(f);
 }
 
 /* --- preparing -------------------------------------------------------------------------------- */

@@ -6,8 +6,8 @@
  * again behind what it has of its answer. At most FLIGHT_WINDOW choices of a flight wait or run at
  * once. The first choice that fails fails the flight.
  *
- * The loop thread owns flights; a flight whose client left while its body is prepared stays until
- * its job ends.
+ * The loop thread owns flights; preparing a body and writing a large answer are jobs of the thread
+ * pool. A flight whose client left during a job stays until the job ends.
  */
 #ifndef EXA_ROUTER_FLIGHT_H
 #define EXA_ROUTER_FLIGHT_H
@@ -57,6 +57,7 @@ struct flight {
     char request_id[ROUTER_REQUEST_ID_BYTES];
     uint64_t deadline_ms;
     struct api_error error;
+    struct buf whole; /* the answer, once it is written */
 };
 
 /* Take over c's request; body is taken from it. */

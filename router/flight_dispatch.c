@@ -170,13 +170,13 @@ static void put_submit(struct choice *c, struct buf *b)
     buf_fini(&l.bytes);
 }
 
-/* Send it to the picked replica. 0, or why it did not leave. */
+/* Send it to the picked replica. 0, or why it did not leave. ERR_AGAIN: all of this router's slots are taken. */
 static int submit(struct choice *c, struct err *e)
 {
     struct router *r = c->flight->router;
     int rc = attempts_take(r->attempts, c, &c->slot, &c->generation, e);
     if (rc)
-        return rc;
+        return ERR_AGAIN;
     struct buf b;
     buf_init(&b, 4 * (size_t)MSG_MAX_TOKENS + 4 * MSG_MAX_STOP_IDS + 8 * MSG_MAX_BIAS +
                      MSG_MAX_CONSTRAINT_BYTES + MSG_SUBMIT_FIXED_BYTES);
@@ -205,6 +205,8 @@ static bool dispatch(struct choice *c)
         int rc = submit(c, &e);
         if (!rc)
             return true;
+        if (rc == ERR_AGAIN) /* no fault of the replica's */
+            return false;
         if (rc == ERR_PEER)
             table_on_unreachable(r->table, c->pick.worker, now_us(r));
         else

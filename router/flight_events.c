@@ -188,7 +188,7 @@ static bool has_waited(struct flight *f, uint64_t now_ms, struct live_memo *memo
 static bool flight_expired(struct flight *f, uint64_t now_ms, struct live_memo *memo,
                            struct api_error *a)
 {
-    if (!f->n_begun)
+    if (!f->n_begun || f->work.data) /* all has come: only its writing is under way */
         return false;
     if (has_waited(f, now_ms, memo, a))
         return true;

@@ -12,6 +12,7 @@
 enum {
     DEFAULT_BODY_BYTES = 8 << 20,
     DEFAULT_BODIES_BYTES = 1 << 30,
+    MORE_ATTEMPTS = 1 << 16, /* of requests with several choices */
     DEFAULT_CONNECTIONS = 4096,
     DEFAULT_HEADER_MS = 15000,
     DEFAULT_IDLE_MS = 75000,
@@ -281,10 +282,10 @@ int router_create(struct router **out, uv_loop_t *loop, const struct router_conf
         .put_error = routes_put_error,
         .on_tick = on_tick,
     };
-    /* One request of a connection at a time has an attempt. */
+    /* One request of a connection at a time has attempts, most of them one; more wait. */
     int rc = table_create(&r->table, router_random(r), r->config.suspect_ms, e);
     if (!rc)
-        rc = attempts_create(&r->attempts, r->config.max_connections, e);
+        rc = attempts_create(&r->attempts, r->config.max_connections + MORE_ATTEMPTS, e);
     if (!rc && !(r->models = model_set_create()))
         rc = err_set(e, ERR_NOMEM, "out of memory for the router");
     if (!rc)

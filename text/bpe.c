@@ -1,7 +1,8 @@
 /* bpe.c - see bpe.h.
  *
- * A heap of candidate pairs over a linked list of symbols. An entry is stale when the pair at its place no longer makes the
- * token that it did: that is the reference's own test, and where two merges make one token its answer hangs on it.
+ * A heap of candidate pairs over a linked list of symbols. An entry is stale when the pair at its
+ * place no longer makes the token that it did: that is the reference's own test, and where two
+ * merges make one token its answer hangs on it.
  */
 #include "text/bpe.h"
 

@@ -42,10 +42,11 @@ struct bpe_scratch {
 void bpe_scratch_fini(struct bpe_scratch *s);
 int bpe_scratch_reserve(struct bpe_scratch *s,
                         size_t n); /* room for a piece of n symbols; 0 or ERR_NOMEM */
-/* symbols[0..n).id are set by the caller; rank_id[rank] is what that merge makes. Afterwards the list from symbols[0] along
- * `next` holds the result. */
+/* symbols[0..n).id are set by the caller; rank_id[rank] is what that merge makes. Afterwards the
+ * list from symbols[0] along `next` holds the result. */
 void bpe_merge(const struct bpe_table *t, const uint32_t *rank_id, struct bpe_scratch *s, size_t n);
-/* The same for at most BPE_SHORT symbols where no token is made by two merges: ids[n] in place, how many are left. */
+/* The same for at most BPE_SHORT symbols where no token is made by two merges: ids[n] in place, how
+ * many are left. */
 enum { BPE_SHORT = 32 };
 size_t bpe_merge_short(const struct bpe_table *t, uint32_t *ids, size_t n);
 

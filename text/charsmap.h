@@ -1,7 +1,8 @@
 /* charsmap.h - SentencePiece's precompiled_charsmap: what a grapheme or a character is replaced by.
  *
- * Bytes: u32 size of a double-array trie, the trie (Darts-clone units, u32), then NUL-terminated replacements. Little-endian.
- * Followed as the reference does it: the shortest entry that begins a grapheme of at most 5 bytes replaces the whole of it.
+ * Bytes: u32 size of a double-array trie, the trie (Darts-clone units, u32), then NUL-terminated
+ * replacements. Little-endian. Followed as the reference does it: the shortest entry that begins a
+ * grapheme of at most 5 bytes replaces the whole of it.
  */
 #ifndef EXA_TEXT_CHARSMAP_H
 #define EXA_TEXT_CHARSMAP_H

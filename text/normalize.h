@@ -1,4 +1,5 @@
-/* normalize.h - the normalizers of a tokenizer, one step at a time, as the `tokenizers` library has them.
+/* normalize.h - the normalizers of a tokenizer, one step at a time, as the `tokenizers` library has
+ * them.
  *
  * Text is valid UTF-8 before and after. All take time linear in the text.
  */
@@ -19,8 +20,8 @@ struct normalizer {
     struct charsmap charsmap;
 };
 
-/* Append what text[n] becomes to out. *head: how many bytes at the beginning come from the first character of the original text; 0
- * when that went away. run: see pattern.h. */
+/* Append what text[n] becomes to out. *head: how many bytes at the beginning come from the first
+ * character of the original text; 0 when that went away. run: see pattern.h. */
 int normalize(const struct normalizer *s, struct pattern_run *run, const char *text, size_t n,
               struct buf *out, size_t *head, struct err *e);
 

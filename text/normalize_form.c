@@ -1,7 +1,8 @@
 /* normalize_form.c - Unicode normalisation forms (UAX #15), in the version that the reference has.
  *
- * Mappings and combining classes are libutf8proc's; what is newer than the reference's version is left alone (SET_MARK,
- * SET_NEVER_DECOMPOSED). Marks are ordered by counting, so that a text of marks alone takes linear time.
+ * Mappings and combining classes are libutf8proc's; what is newer than the reference's version is
+ * left alone (SET_MARK, SET_NEVER_DECOMPOSED). Marks are ordered by counting, so that a text of
+ * marks alone takes linear time.
  */
 #include "text/normalize.h"
 

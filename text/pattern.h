@@ -1,6 +1,8 @@
-/* pattern.h - what a step of a tokenizer splits at or replaces: a literal, a known expression, or any other.
+/* pattern.h - what a step of a tokenizer splits at or replaces: a literal, a known expression, or
+ * any other.
  *
- * Immutable after creation. A pattern_run holds what matching one text needs; it belongs to one thread.
+ * Immutable after creation. A pattern_run holds what matching one text needs; it belongs to one
+ * thread.
  */
 #ifndef EXA_TEXT_PATTERN_H
 #define EXA_TEXT_PATTERN_H

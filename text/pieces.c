@@ -8,7 +8,8 @@
 #include <stdlib.h>
 
 enum {
-    /* A section may grow so much by what replaces it: every letter of a text by the longest of Unicode's. */
+    /* A section may grow so much by what replaces it: every letter of a text by the longest of
+     * Unicode's. */
     GROWTH = 64,
     GROWTH_FREE = 1 << 16,
 };
@@ -82,7 +83,8 @@ static int next_match(struct pieces *p, const struct piece_op *op, const char *t
     return 1;
 }
 
-/* p->marks: gap, match, gap, match …, gap; gaps may be empty, so that a match is where the index is odd. */
+/* p->marks: gap, match, gap, match …, gap; gaps may be empty, so that a match is where the index is
+ * odd. */
 static int find_marks(struct pieces *p, const struct piece_op *op, const char *text, size_t n,
                       struct err *e)
 {

@@ -1,7 +1,8 @@
-/* pieces.h - pre-tokenizers: a section of text becomes pieces, each of which the model takes on its own.
+/* pieces.h - pre-tokenizers: a section of text becomes pieces, each of which the model takes on its
+ * own.
  *
- * What the files name is made of four operations; each turns a list of pieces into another. Linear time but for expressions,
- * which have a budget (text/regex.h).
+ * What the files name is made of four operations; each turns a list of pieces into another. Linear
+ * time but for expressions, which have a budget (text/regex.h).
  */
 #ifndef EXA_TEXT_PIECES_H
 #define EXA_TEXT_PIECES_H
@@ -49,8 +50,8 @@ struct pieces {
 
 void pieces_init(struct pieces *p, size_t text_bytes);
 void pieces_fini(struct pieces *p);
-/* Cut text[n] by ops. head: text begins where the whole text began. The pieces lie in *out, of **out_text; valid until the next
- * call. */
+/* Cut text[n] by ops. head: text begins where the whole text began. The pieces lie in *out, of
+ * **out_text; valid until the next call. */
 int pieces_cut(struct pieces *p, const struct piece_op *ops, size_t n_ops, const char *text,
                size_t n, bool head, const struct span_vec **out, const char **out_text,
                struct err *e);

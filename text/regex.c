@@ -1,4 +1,5 @@
-/* regex.c - see regex.h. Every item that PCRE2 tries calls back, and pays for itself and for the text since the last one. */
+/* regex.c - see regex.h. Every item that PCRE2 tries calls back, and pays for itself and for the
+ * text since the last one. */
 #include "text/regex.h"
 
 #include "text/utf8.h"
@@ -11,7 +12,8 @@
 enum {
     MAX_PATTERN_BYTES = 64 << 10,
     MAX_TRANSLATED_BYTES = 1 << 20,
-    /* Steps allowed for each byte of text, and for any text. Published expressions take under 40 a byte. */
+    /* Steps allowed for each byte of text, and for any text. Published expressions take under 40 a
+     * byte. */
     STEPS_A_BYTE = 256,
     STEPS_FREE = 1 << 20,
     HEAP_LIMIT_KIB = 64 << 10,

@@ -1,8 +1,10 @@
-/* regex.h - expressions of tokenizer files, run by PCRE2 as Oniguruma (the reference's engine) would.
+/* regex.h - expressions of tokenizer files, run by PCRE2 as Oniguruma (the reference's engine)
+ * would.
  *
- * Classes are written out from pinned tables before PCRE2 sees them (\p{L}, \s, \w …), so its own version of Unicode does not
- * matter; what means something else there is refused by name. Matching is paid step by step from a budget that grows with the
- * text, so that no expression takes more than time linear in it. A regex is immutable; a run belongs to one thread.
+ * Classes are written out from pinned tables before PCRE2 sees them (\p{L}, \s, \w …), so its own
+ * version of Unicode does not matter; what means something else there is refused by name. Matching
+ * is paid step by step from a budget that grows with the text, so that no expression takes more
+ * than time linear in it. A regex is immutable; a run belongs to one thread.
  */
 #ifndef EXA_TEXT_REGEX_H
 #define EXA_TEXT_REGEX_H
@@ -30,8 +32,8 @@ struct regex_at { /* where an iteration stands; starts as zeros */
     size_t from, last_end;
     bool matched;
 };
-/* The next match in text[n] (valid UTF-8): 1 and its ends, 0 for none, ERR_LIMIT when the budget is spent. An empty match does not
- * touch the match before it. */
+/* The next match in text[n] (valid UTF-8): 1 and its ends, 0 for none, ERR_LIMIT when the budget is
+ * spent. An empty match does not touch the match before it. */
 int regex_next(const struct regex *r, struct regex_run *run, const char *text, size_t n,
                struct regex_at *at, size_t *start, size_t *end, struct err *e);
 

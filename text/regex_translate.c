@@ -1,5 +1,5 @@
-/* regex_translate.c - an expression in Oniguruma's (Ruby's) syntax becomes one of PCRE2's with the same meaning, or is
- * refused; see regex.h. */
+/* regex_translate.c - an expression in Oniguruma's (Ruby's) syntax becomes one of PCRE2's with the
+ * same meaning, or is refused; see regex.h. */
 #include "text/regex.h"
 
 #include "text/unicode_set.h"
@@ -213,7 +213,7 @@ static int put_brackets(struct scan *s)
     }
     if (s->p < s->end && *s->p == ']')
         return refuse(s, "the empty class", from, 4);
-    while (s->p < s->end && *s->p != ']') {
+    while (s->p < s->end && *s->p != ']' && buf_ok(s->out)) {
         int rc = 0;
         if (*s->p == '\\')
             rc = put_escape(s, true);
@@ -269,7 +269,7 @@ int regex_translate(const char *pattern, size_t n, struct buf *out, struct err *
 {
     struct scan s = {.begin = pattern, .p = pattern, .end = pattern + n, .out = out, .e = e};
     int rc = 0;
-    while (s.p < s.end && rc == 0) {
+    while (s.p < s.end && rc == 0 && buf_ok(out)) {
         if (*s.p == '\\')
             rc = put_escape(&s, false);
         else if (*s.p == '[')

@@ -7,7 +7,8 @@
 
 enum { MAX_KEY = 64 }; /* a character between word_start and word_end */
 
-/* The symbols of a piece in the making. An unknown character is held until what follows is known: fuse_unk. */
+/* The symbols of a piece in the making. An unknown character is held until what follows is known:
+ * fuse_unk. */
 struct symbols {
     struct encoder *en;
     size_t n;
@@ -37,7 +38,8 @@ static void add_unknown(struct symbols *s)
     s->unknown = true;
 }
 
-/* byte_fallback: the tokens of the key's bytes, if all have one. Held unknowns stay held, as in the reference. */
+/* byte_fallback: the tokens of the key's bytes, if all have one. Held unknowns stay held, as in the
+ * reference. */
 static bool add_bytes(struct symbols *s, const char *key, size_t n)
 {
     const struct tokenizer *t = s->en->t;

@@ -144,7 +144,8 @@ static int fill_options(struct tokenizer *t, const struct tokenizer_data *d, str
                        d->model);
     if (t->kind == TOKENIZER_UNIGRAM && !d->scores)
         return err_set(e, ERR_FORMAT, "tokenizer model \"%.31s\": no scores", d->model);
-    /* A vocabulary of bytes has no unknown text; what it lacks is dropped (llama.cpp and GPT-2 agree). */
+    /* A vocabulary of bytes has no unknown text; what it lacks is dropped (llama.cpp and GPT-2
+     * agree). */
     if (strcmp(d->model, "gpt2") == 0)
         t->unk = -1;
     return 0;

@@ -1,4 +1,5 @@
-/* tokenizer_internal.h - what the files of the tokenizer share. See docs/internals/tokenizers.md for the way of a text. */
+/* tokenizer_internal.h - what the files of the tokenizer share. See docs/internals/tokenizers.md
+ * for the way of a text. */
 #ifndef EXA_TEXT_TOKENIZER_INTERNAL_H
 #define EXA_TEXT_TOKENIZER_INTERNAL_H
 
@@ -106,11 +107,13 @@ int tokenizer_normalize_name(const struct tokenizer *t, uint32_t id, struct buf 
 int tokenizer_build_model(struct tokenizer *t, const struct tokenizer_data *d,
                           const struct vocab_map *names, struct err *e);
 int tokenizer_build_added(struct tokenizer *t, const struct tokenizer_data *d, struct err *e);
-/* Is the id one that the model makes from ordinary text? Never a control token: what users write must not become one. */
+/* Is the id one that the model makes from ordinary text? Never a control token: what users write
+ * must not become one. */
 bool tokenizer_in_vocab(const struct tokenizer_data *d, uint32_t id);
 void tokenizer_free_steps(struct tokenizer *t);
 
-/* The byte-level alphabet (GPT-2): printable Latin-1 stands for itself, the other bytes follow from U+0100. */
+/* The byte-level alphabet (GPT-2): printable Latin-1 stands for itself, the other bytes follow from
+ * U+0100. */
 uint32_t alphabet_letter(uint8_t byte);
 /* Bytes of text[n] (valid UTF-8) into out[n]; false: a letter is not of the alphabet. */
 bool alphabet_decode(const char *text, size_t n, char *out, size_t *n_out);

@@ -161,8 +161,8 @@ static int add_pre(struct tokenizer *t, const struct tok_step *s, struct err *e)
     return err_set(e, ERR_FORMAT, "tokenizer: step %u is not known", s->kind);
 }
 
-/* Byte-level text, as the last thing before a model that knows nothing but merges and the only thing behind it: then its
- * vocabulary is turned into bytes, and the alphabet is left out. */
+/* Byte-level text, as the last thing before a model that knows nothing but merges and the only
+ * thing behind it: then its vocabulary is turned into bytes, and the alphabet is left out. */
 static bool takes_raw_bytes(const struct tokenizer *t)
 {
     const struct tok_step *last = NULL;

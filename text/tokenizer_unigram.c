@@ -1,8 +1,8 @@
-/* tokenizer_unigram.c - one piece by a unigram model (the most probable of all ways to cut it) or by WordPiece (the longest
- * token that fits, again and again).
+/* tokenizer_unigram.c - one piece by a unigram model (the most probable of all ways to cut it) or
+ * by WordPiece (the longest token that fits, again and again).
  *
- * Source: Kudo, "Subword Regularization" (Viterbi over the pieces that a trie finds); Schuster and Nakajima for WordPiece. Sums are
- * doubles in the reference's order: ties go the same way.
+ * Source: Kudo, "Subword Regularization" (Viterbi over the pieces that a trie finds); Schuster and
+ * Nakajima for WordPiece. Sums are doubles in the reference's order: ties go the same way.
  */
 #include "text/tokenizer_internal.h"
 
@@ -30,7 +30,8 @@ static void offer(struct unigram_node *node, double score, uint32_t from, uint32
         *node = (struct unigram_node){score, from, id};
 }
 
-/* All entries that begin at `at` are offered where they end; the character alone as unknown, if no entry is just it. */
+/* All entries that begin at `at` are offered where they end; the character alone as unknown, if no
+ * entry is just it. */
 static void offer_entries(const struct tokenizer *t, struct unigram_node *nodes, const char *p,
                           size_t n, size_t at)
 {

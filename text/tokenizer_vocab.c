@@ -1,4 +1,5 @@
-/* tokenizer_vocab.c - the tables that the models walk: names, vocabulary, merges, trie, added tokens. */
+/* tokenizer_vocab.c - the tables that the models walk: names, vocabulary, merges, trie, added
+ * tokens. */
 #include "text/tokenizer_internal.h"
 
 #include "text/utf8.h"

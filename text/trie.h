@@ -1,7 +1,8 @@
-/* trie.h - byte strings → numbers, walked byte by byte: the longest or every entry that a text begins with.
+/* trie.h - byte strings → numbers, walked byte by byte: the longest or every entry that a text
+ * begins with.
  *
- * Nodes hang together by one hash table of (node, byte), so a step costs one probe whatever the fan-out. Immutable once
- * filled.
+ * Nodes hang together by one hash table of (node, byte), so a step costs one probe whatever the
+ * fan-out. Immutable once filled.
  */
 #ifndef EXA_TEXT_TRIE_H
 #define EXA_TEXT_TRIE_H

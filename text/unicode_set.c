@@ -142,17 +142,36 @@ static bool is_member(enum unicode_set set, uint32_t mask, uint32_t cp)
     return set == SET_CATEGORIES ? mask >> unicode_category(cp) & 1 : unicode_in_set(set, cp);
 }
 
+/* The next code point above cp where membership may change. */
+static uint32_t next_edge(enum unicode_set set, uint32_t cp)
+{
+    if (set == SET_SPACE)
+        return cp < 0x3001 ? cp + 1 : LAST_CODE_POINT + 1; /* none above U+3000 */
+    size_t run = run_of(cp);
+    if ((CATEGORY_RUNS[run] & 31) == CAT_ALTERNATING)
+        return cp + 1;
+    uint32_t edge =
+        run + 1 < COUNT(CATEGORY_RUNS) ? CATEGORY_RUNS[run + 1] >> 5 : LAST_CODE_POINT + 1;
+    for (size_t i = 0; set != SET_CATEGORIES && i < SETS[set].n; i++) {
+        const struct code_range *r = &SETS[set].except[i];
+        uint32_t change = r->first > cp ? r->first : r->last + 1;
+        if (change > cp && change < edge)
+            edge = change;
+    }
+    return edge;
+}
+
 bool unicode_set_next(enum unicode_set set, uint32_t mask, uint32_t *first, uint32_t *last)
 {
     uint32_t cp = *first;
     while (cp <= LAST_CODE_POINT && !is_member(set, mask, cp))
-        cp++;
+        cp = next_edge(set, cp);
     if (cp > LAST_CODE_POINT)
         return false;
     *first = cp;
-    while (cp < LAST_CODE_POINT && is_member(set, mask, cp + 1))
-        cp++;
-    *last = cp;
+    while (cp <= LAST_CODE_POINT && is_member(set, mask, cp))
+        cp = next_edge(set, cp);
+    *last = cp - 1;
     return true;
 }
 

@@ -1,6 +1,8 @@
-/* unicode_set.h - general categories, and the sets of characters that the parts of the `tokenizers` library go by.
+/* unicode_set.h - general categories, and the sets of characters that the parts of the `tokenizers`
+ * library go by.
  *
- * Those parts follow different versions of Unicode; the pinned tables (text/unicode_set_tables.h) were asked of the library.
+ * Those parts follow different versions of Unicode; the pinned tables (text/unicode_set_tables.h)
+ * were asked of the library.
  */
 #ifndef EXA_TEXT_UNICODE_SET_H
 #define EXA_TEXT_UNICODE_SET_H
@@ -62,7 +64,8 @@ enum unicode_set {
 };
 bool unicode_in_set(enum unicode_set set, uint32_t cp);
 
-/* The first run of code points at or above *first that is in the set (of SET_CATEGORIES: in the mask): false when there is none. */
+/* The first run of code points at or above *first that is in the set (of SET_CATEGORIES: in the
+ * mask): false when there is none. */
 bool unicode_set_next(enum unicode_set set, uint32_t mask, uint32_t *first, uint32_t *last);
 
 /* Small letters as the library's Lowercase has them: 1 or 2 code points. */

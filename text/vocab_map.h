@@ -24,7 +24,8 @@ struct vocab_map {
 
 int vocab_map_init(struct vocab_map *m, size_t n_entries, const char *blob); /* 0 or ERR_NOMEM */
 void vocab_map_fini(struct vocab_map *m);
-/* The bytes blob[at .. at + n) mean id, n > 0. The id that was there before (which stays), or VOCAB_NONE. */
+/* The bytes blob[at .. at + n) mean id, n > 0. The id that was there before (which stays), or
+ * VOCAB_NONE. */
 uint32_t vocab_map_add(struct vocab_map *m, uint32_t at, uint32_t n, uint32_t id);
 uint32_t vocab_map_find(const struct vocab_map *m, const char *text, size_t n);
 

@@ -23,11 +23,6 @@ struct matmul_scratch {
               [16]; /* between stretches: one vector for int8, four for floats */
 };
 
-static size_t fast_scratch_matmul(void)
-{
-    return sizeof(struct matmul_scratch);
-}
-
 static bool fast_has_acts(int type)
 {
     const struct tensor_type_info *t = tensor_type_info(type);
@@ -123,9 +118,10 @@ LANES_INLINE void rows_q8(const int R, const enum tile_kind kind, const struct t
     }
 }
 
-LANES_INLINE void all_rows_q8(const enum tile_kind kind, const struct tile_job *j, uint32_t shift)
+LANES_INLINE void all_rows_q8(const enum tile_kind kind, const struct tile_job *j, uint32_t shift,
+                              uint32_t i)
 {
-    uint32_t i = 0, n = j->p->n;
+    uint32_t n = j->p->n;
     for (; n - i >= LANES_ROWS_Q8; i += LANES_ROWS_Q8)
         rows_q8(LANES_ROWS_Q8, kind, j, shift, i);
     if (LANES_ROWS_Q8 > 4)
@@ -139,35 +135,39 @@ LANES_INLINE void all_rows_q8(const enum tile_kind kind, const struct tile_job *
 }
 
 /* Functions of their own: each holds the inlined rows_q8 of one kind. */
-static void stretch_shifted(const struct tile_job *j, uint32_t shift)
+static void stretch_shifted(const struct tile_job *j, uint32_t shift, uint32_t i)
 {
-    all_rows_q8(TILE_SHIFTED, j, shift);
+    all_rows_q8(TILE_SHIFTED, j, shift, i);
 }
-static void stretch_wide(const struct tile_job *j, uint32_t shift)
+static void stretch_wide(const struct tile_job *j, uint32_t shift, uint32_t i)
 {
-    all_rows_q8(TILE_WIDE, j, shift);
+    all_rows_q8(TILE_WIDE, j, shift, i);
 }
-static void stretch_min(const struct tile_job *j, uint32_t shift)
+static void stretch_min(const struct tile_job *j, uint32_t shift, uint32_t i)
 {
-    all_rows_q8(TILE_MIN, j, shift);
+    all_rows_q8(TILE_MIN, j, shift, i);
 }
-static void stretch_sub16(const struct tile_job *j, uint32_t shift)
+static void stretch_sub16(const struct tile_job *j, uint32_t shift, uint32_t i)
 {
-    all_rows_q8(TILE_SUB16, j, shift);
+    all_rows_q8(TILE_SUB16, j, shift, i);
 }
 
-#ifndef STRETCH_Q8 /* a set may bring its own (AMX) */
-static void stretch_q8(const struct tile_job *j, struct tile_format f)
+/* Results from i on. */
+static void stretch_q8(const struct tile_job *j, struct tile_format f, uint32_t i)
 {
-    static void (*const KINDS[])(const struct tile_job *, uint32_t) = {
+    static void (*const KINDS[])(const struct tile_job *, uint32_t, uint32_t) = {
         [TILE_SHIFTED] = stretch_shifted,
         [TILE_WIDE] = stretch_wide,
         [TILE_MIN] = stretch_min,
         [TILE_SUB16] = stretch_sub16,
     };
-    KINDS[f.kind](j, f.shift);
+    KINDS[f.kind](j, f.shift, i);
 }
-#define STRETCH_Q8 stretch_q8
+#ifdef STRETCH_Q8 /* a set may bring its own for most rows (AMX) */
+static void STRETCH_Q8(const struct tile_job *j, struct tile_format f);
+#define STRETCH STRETCH_Q8(j, tile_format(w->type))
+#else
+#define STRETCH stretch_q8(j, tile_format(w->type), 0)
 #endif
 
 /* --- floats ----------------------------------------------------------------------------------------------- */
@@ -207,6 +207,7 @@ LANES_INLINE void rows_f32(const int R, const struct tile_job *j, uint32_t i)
     }
 }
 
+#ifndef STRETCH_F32 /* a set may bring its own (bf16) */
 static void stretch_f32(const struct tile_job *j)
 {
     uint32_t i = 0, n = j->p->n;
@@ -215,6 +216,11 @@ static void stretch_f32(const struct tile_job *j)
     for (; i < n; i++)
         rows_f32(1, j, i);
 }
+#define STRETCH_FLOAT stretch_f32
+#else
+static void STRETCH_F32(const struct tile_job *j);
+#define STRETCH_FLOAT STRETCH_F32
+#endif
 
 /* --- tiles ------------------------------------------------------------------------------------------------ */
 
@@ -246,10 +252,10 @@ static void tile_compute(struct tile_job *j)
             (const uint8_t *)w->data + (j->first + 16) * w->row_bytes + 16 * at + PREFETCH_AHEAD;
         if (has_acts) {
             tile_unpack(&j->s->q, w->type, &r, j->n_cols, next);
-            STRETCH_Q8(j, tile_format(w->type));
+            STRETCH;
         } else {
             tile_unpack_f32(&j->s->f, w->type, &r, j->n_cols, next);
-            stretch_f32(j);
+            STRETCH_FLOAT(j);
         }
     }
 }

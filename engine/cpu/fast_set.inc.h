@@ -1,4 +1,4 @@
-/* fast_set.inc.h - all kernels over lanes, as one set: FAST_KERNELS(NAME, string, usable function). */
+/* fast_set.inc.h - all kernels over lanes, as one set: FAST_KERNELS(KERNELS_X, name, numerics, usable). */
 #include "engine/cpu/fast_rows.inc.h"
 /* order matters: each uses what is above */
 #include "engine/cpu/fast_tile.inc.h"
@@ -7,18 +7,28 @@
 
 #include "engine/cpu/fast_matmul.inc.h"
 
+#ifdef STRETCH_Q8
+#include "engine/cpu/amx_matmul.inc.h"
+#endif
+#ifdef STRETCH_F32
+#include "engine/cpu/amx_bf16.inc.h"
+#define MATMUL_SCRATCH struct bf16_scratch
+#else
+#define MATMUL_SCRATCH struct matmul_scratch
+#endif
+
 #include "engine/cpu/fast_attend.inc.h"
 
 static size_t fast_scratch_bytes(uint32_t max_cols, uint32_t max_kv)
 {
-    size_t a = fast_scratch_matmul(), b = sizeof(struct attend_scratch);
+    size_t a = sizeof(MATMUL_SCRATCH), b = sizeof(struct attend_scratch);
     return a > b ? a : b;
 }
 
-#define FAST_KERNELS(set, text, can_run)                                                           \
+#define FAST_KERNELS(set, text, same_as, can_run)                                                  \
     const struct kernels set = {                                                                   \
         .name = text,                                                                              \
-        .numerics = "int15",                                                                       \
+        .numerics = same_as,                                                                       \
         .revision = 2,                                                                             \
         .usable = can_run,                                                                         \
         .scratch_bytes = fast_scratch_bytes,                                                       \

@@ -7,11 +7,12 @@
 static const struct kernels *const SETS[] = {
 /* best first */
 #if defined(__x86_64__)
-    &KERNELS_AVX512,
-    &KERNELS_AVXVNNI,
-    &KERNELS_AVX2,
+    &KERNELS_AVX512,   &KERNELS_AVXVNNI,      &KERNELS_AVX2,
 #endif
     &KERNELS_REF,
+#if defined(__x86_64__)
+    &KERNELS_AMX_BF16, &KERNELS_AMX_EMULATED, &KERNELS_AMX_BF16_EMULATED, /* by name only */
+#endif
 };
 enum { N_SETS = sizeof SETS / sizeof SETS[0] };
 

@@ -113,6 +113,10 @@ extern const struct kernels KERNELS_REF;
 extern const struct kernels KERNELS_AVX2 KERNELS_MAYBE;
 extern const struct kernels KERNELS_AVXVNNI KERNELS_MAYBE;
 extern const struct kernels KERNELS_AVX512 KERNELS_MAYBE;
+extern const struct kernels KERNELS_AMX KERNELS_MAYBE;
+extern const struct kernels KERNELS_AMX_BF16 KERNELS_MAYBE;
+extern const struct kernels KERNELS_AMX_EMULATED KERNELS_MAYBE; /* for tests */
+extern const struct kernels KERNELS_AMX_BF16_EMULATED KERNELS_MAYBE;
 #endif
 
 /* name NULL: EXASERVE_KERNELS, else the best this CPU runs. ERR_CONFIG: unknown, or not for this CPU. */

@@ -12,4 +12,4 @@ static bool avx2_usable(void)
            __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C;
 }
 
-FAST_KERNELS(KERNELS_AVX2, "avx2", avx2_usable);
+FAST_KERNELS(KERNELS_AVX2, "avx2", "int15", avx2_usable);

@@ -12,4 +12,4 @@ static bool avxvnni_usable(void)
            __get_cpuid_count(7, 1, &leaf7, &b, &c, &d) && leaf7 >> 4 & 1;
 }
 
-FAST_KERNELS(KERNELS_AVXVNNI, "avxvnni", avxvnni_usable);
+FAST_KERNELS(KERNELS_AVXVNNI, "avxvnni", "int15", avxvnni_usable);

@@ -6,8 +6,8 @@ build=$(realpath "${1:?usage: run.sh BUILD}")
 export EXASERVE_BIN=$build/release/bin EXASERVE_BUILD_DIR=$build EXASERVE_TEST_MODEL=$build/model/SmolLM2-135M-Instruct.Q4_1.gguf
 title() { printf '\n== %s\n' "$*"; }
 echo "machine: $(nproc) cores, $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1 || true)"
-title "engine: tokens/s of one replica"
-tests/bench/engine.sh "$build"
+title "engine: one replica beside llama.cpp, interleaved"
+tests/bench/llama.sh "$build"
 title "tokenizing: MB/s of one core beside the tokenizers library"
 tests/bench/tokenizer.sh "$build"
 title "broadcast: weights against a bare MPI_Bcast of the same bytes, in one run"

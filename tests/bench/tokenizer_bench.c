@@ -1,6 +1,7 @@
 /* tokenizer_bench.c - MB/s of encoding on one core: tokenizer_bench FOLDER TEXT [CHUNK_BYTES].
  *
- * FOLDER holds a tokenizer.json. The text is encoded in chunks, as requests come; best and median of several passes.
+ * FOLDER holds a tokenizer.json. The text is encoded in chunks, as requests come; best and median
+ * of several passes.
  */
 #include "base/clock.h"
 #include "base/file.h"

@@ -142,6 +142,16 @@ rm "$W/run.out" "$W/run.err" # the last one's, which was ready
 (cd "$W" && EXASERVE_CACHE=here exec "$EXA" run "$model" >run.out 2>run.err </dev/null) & pid=$!; started+=($pid)
 ready; ok $? "a relative EXASERVE_CACHE" "$(cat "$W/run.err")"
 kill -INT $pid; wait $pid
+# a Hugging Face folder is packed once, and again when a file in it has changed
+/usr/bin/python3 tests/tools/make_hf.py "$W/hf"
+for turn in new same changed; do
+    [ $turn != changed ] || echo >>"$W/hf/qwen2/generation_config.json"
+    run "$W/hf/qwen2"
+    ready; ok $? "a Hugging Face folder, $turn" "$(cat "$W/run.err")"
+    is "$(grep -c '^packing ' "$W/run.err")" $([ $turn = same ] && echo 0 || echo 1) "packed when it must be"
+    kill -INT $pid; wait $pid
+done
+rm "$EXASERVE_CACHE"/packs/qwen2-*
 # a port that is taken is said before anything starts
 start python3 -c 'import socket, sys, time
 s = socket.socket(); s.bind(("127.0.0.1", 0)); s.listen()

@@ -169,6 +169,46 @@ SCHEMAS = [
 ]
 
 
+
+
+def number_schemas(rng, count):
+    """Bounds of all kinds and signs, some merged from two schemas, some that leave little or nothing between them."""
+    def bound(kind):
+        value = rng.choice([0, 1, -1, rng.randint(-30, 30), rng.randint(-3000, 3000), rng.randint(-10**9, 10**9)])
+        return value if kind == "integer" or rng.random() < 0.4 else round(value + rng.random(), rng.randint(1, 3))
+
+    out = []
+    while len(out) < count:
+        kind = rng.choice(["integer", "number"])
+        low, high = sorted([bound(kind), bound(kind)])
+        parts = [{"minimum": low}, {"exclusiveMinimum": low}, {"maximum": high}, {"exclusiveMaximum": high},
+                 {"minimum": low, "exclusiveMaximum": high}, {"exclusiveMinimum": low, "maximum": high},
+                 {"minimum": low, "exclusiveMinimum": bound(kind)}, {"maximum": high, "exclusiveMaximum": bound(kind)}]
+        schema = dict(rng.choice(parts), type=kind)
+        if rng.random() < 0.3:
+            other = {key: at + rng.randint(-3, 3) for key, at in rng.choice(parts).items()}
+            schema = {"allOf": [schema, other]}
+        if kind == "integer" and rng.random() < 0.2:
+            schema = {"allOf": [schema, {"multipleOf": rng.randint(2, 60)}]}
+        out.append(schema)
+    return out
+
+
+def near_bounds(schema):
+    """Numbers at and about the bounds; only whole ones for integers."""
+    parts = [schema] + schema.get("allOf", [])
+    whole = any(part.get("type") == "integer" for part in parts)
+    about = {0, 1, -1, 10, -10, 99, 100, 1234567}
+    for part in parts:
+        for key in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"):
+            if key in part:
+                at = part[key]
+                about |= {int(at) + d for d in range(-12, 13)}
+                about |= set() if whole else {at, round(at + 0.001, 4), round(at - 0.001, 4), round(at + 0.1, 4), round(at - 0.1, 4), at * 10,
+                                              round(at / 10, 5)}
+    return sorted(v for v in about if "e" not in repr(v) and repr(v) != "-0.0" and (not whole or v == int(v)))
+
+
 def resolve(schema, root):
     while isinstance(schema, dict) and "$ref" in schema:
         at = root
@@ -296,10 +336,13 @@ def validator_of(schema):
 
 def schema_cases(seed, count):
     rng, cases = random.Random(seed), []
-    for schema in SCHEMAS:
+    for schema in SCHEMAS + number_schemas(random.Random(5), 150):
         validator = validator_of(schema)
         valid, invalid = [], []
-        for _ in range(count):
+        numeric = schema not in SCHEMAS
+        for value in near_bounds(schema) if numeric else []:
+            (valid if is_valid(validator, repr(value)) else invalid).append(repr(value))
+        for _ in range(0 if numeric else count):
             value = instance(schema, schema, rng)
             text = json.dumps(value, ensure_ascii=False, **rng.choice([{}, {"separators": (",", ":")}, {"indent": 2}, {"indent": 4}]))
             if is_valid(validator, text):

@@ -2,7 +2,7 @@
 """Render chat templates with Jinja2 as transformers sets it up, and print what came out as JSON.
 
 Usage: jinja_judge.py corpus FOLDER       every *.jinja below FOLDER, for plain conversations
-       jinja_judge.py published FOLDER    the same for conversations with tools, parts, flags …
+       jinja_judge.py published FOLDER N  the same for conversations with tools, parts, flags …, every Nth case
        jinja_judge.py random SEED COUNT   COUNT random templates (jinja_random.py)
 
 Output: {"inputs": [what a rendering is given], "cases": [{file | source, input, kwargs?, text | error}]}; error is the
@@ -92,14 +92,18 @@ def flag_sets(env, source):
     return [None] + [{n: value for n in names} for value in (True, False, "high")]
 
 
-def judge_files(folder, inputs, with_flags):
+def judge_files(folder, inputs, with_flags, stride):
     env = environment()
     cases = []
+    number = 0
     for path in sorted(pathlib.Path(folder).rglob("*.jinja")):
         source = path.read_bytes().decode()
         template = compiled(env, source)
         for kwargs in flag_sets(env, source) if with_flags else [None]:
             for i, given in enumerate(inputs):
+                number += 1
+                if number % stride:
+                    continue
                 case = {"file": str(path), "input": i}
                 if kwargs:
                     case["kwargs"] = kwargs
@@ -126,10 +130,10 @@ def main():
     mode = sys.argv[1]
     if mode == "corpus":
         inputs = jinja_data.plain()
-        cases = judge_files(sys.argv[2], inputs, False)
+        cases = judge_files(sys.argv[2], inputs, False, 1)
     elif mode == "published":
         inputs = jinja_data.rich()
-        cases = judge_files(sys.argv[2], inputs, True)
+        cases = judge_files(sys.argv[2], inputs, True, int(sys.argv[3]))
     else:
         inputs = [jinja_random.INPUT]
         cases = judge_random(int(sys.argv[2]), int(sys.argv[3]))

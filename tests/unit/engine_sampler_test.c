@@ -450,6 +450,13 @@ static void test_constraints_go_on_from_every_position(void **unused)
         const char *source;
     } CASES[] = {
         {CONSTRAINT_JSON_OBJECT, ""},
+        {CONSTRAINT_JSON_SCHEMA,
+         "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\",\"minimum\":3},\"b\":{"
+         "\"enum\":"
+         "[\"x\",null]}},\"required\":[\"a\",\"b\"],\"additionalProperties\":false}"},
+        {CONSTRAINT_REGEX, "(ab|[x-z]{2,30}\\d*)+q?"},
+        {CONSTRAINT_CHOICE,
+         "[\"yes\",\"no\",\"a longer one, which takes more steps than the others\"]"},
         {CONSTRAINT_GBNF, "root ::= item+ \"!\"\nitem ::= \"<\" [a-c]* item? \">\""},
     };
     const struct sampling PARAMETERS[] = {

@@ -314,6 +314,24 @@ static void test_mistral(void **state)
     check_tensor(&h, "blk.0.attn_q.weight", "model.layers.0.self_attn.q_proj.weight", TENSOR_BF16,
                  Q, EMBD, HEAD);
     hf_close(&h);
+    /* null is no window; without the key the class has its own */
+    static const struct {
+        const char *more;
+        uint32_t window;
+    } table[] = {{",\"sliding_window\":null}", 0},
+                 {"}", 4096},
+                 {",\"sliding_window\":48,\"max_window_layers\":9}", 48}};
+    for (size_t i = 0; i < 3; i++) {
+        char config[1024];
+        snprintf(config, sizeof config, "%s%s",
+                 "{\"architectures\":[\"MistralForCausalLM\"],\"num_hidden_layers\":1," COMMON,
+                 table[i].more);
+        folder_puts(dir, "config.json", config);
+        open_good(&h, dir);
+        assert_int_equal(h.meta.params.window, table[i].window);
+        assert_int_equal(h.meta.params.window_from, 0);
+        hf_close(&h);
+    }
     folder_drop(dir);
 }
 
@@ -747,7 +765,8 @@ static void test_refused_keys(void **state)
          "key mlp_bias: only false"},
         {QWEN3MOE ",\"mlp_only_layers\":[0]}", "key mlp_only_layers: only []"},
         {QWEN3MOE ",\"decoder_sparse_step\":2}", "key decoder_sparse_step: only 1"},
-        {SMOLLM3 ",\"use_sliding_window\":true,\"sliding_window\":8}", "key use_sliding_window"},
+        {SMOLLM3 ",\"use_sliding_window\":true,\"sliding_window\":8}",
+         "key sliding_window: only null"},
         {LLAMA ",\"\\u001b[31m\":1}", "key ?[31m = 1"},
     };
     char dir[64];

@@ -20,7 +20,8 @@ static inline void tiny_pack_make(struct tiny_pack *p)
     struct model_meta m;
     meta_init(&m);
     strcpy(m.name, "tiny");
-    m.params = (struct model_params){"llama", 1, 32, 64, 2, 1, 16, 16, 10000, 1e-5f, 128, 2, true, .pooling = POOLING_NONE};
+    m.params = (struct model_params){"llama", 1,     32,    64,  2, 1,    16,
+                                     16,      10000, 1e-5f, 128, 2, true, .pooling = POOLING_NONE};
     strcpy(m.tok.model, "gpt2");
     strcpy(m.tok.pre, "smollm");
     m.tok.n_tokens = 2;

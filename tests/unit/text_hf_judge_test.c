@@ -1,6 +1,7 @@
-/* text_hf_judge_test.c - every kind of tokenizer against the `tokenizers` library: tests/tools/tokenizers_judge.py trains one of
- * each, and ids and text must be the same here, for a corpus and for random strings. EXASERVE_JUDGE_FOLDER, EXASERVE_JUDGE_SEED
- * and EXASERVE_JUDGE_STRINGS make other runs of it. */
+/* text_hf_judge_test.c - every kind of tokenizer against the `tokenizers` library:
+ * tests/tools/tokenizers_judge.py trains one of each, and ids and text must be the same here, for a
+ * corpus and for random strings. EXASERVE_JUDGE_FOLDER, EXASERVE_JUDGE_SEED and
+ * EXASERVE_JUDGE_STRINGS make other runs of it. */
 #include "base/file.h"
 #include "model/hf_tokenizer.h"
 #include "text/tokenizer.h"
