@@ -12,4 +12,4 @@ include mk/rooms.mk
 include mk/rules.mk
 include mk/tests.mk
 include mk/tools.mk
--include mk/lint.mk mk/bench-engine.mk mk/bench-mpi.mk mk/tests-router.mk
+-include mk/lint.mk $(wildcard mk/bench-*.mk) mk/tests-router.mk

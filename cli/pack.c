@@ -1,12 +1,11 @@
 /* pack.c - see pack.h. Results go to standard output, progress and errors to standard error. */
 #include "cli/pack.h"
 
-#include "base/clock.h"
 #include "cli/opt.h"
-#include "cli/pack_guard.h"
+#include "cli/pack_make.h"
+#include "cli/pack_progress.h"
 #include "cli/say.h"
 #include "hdf5io/pack.h"
-#include "model/gguf.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -14,58 +13,36 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-enum {
-    PROGRESS_US = 1000000, /* a line a second: readable in a log, too */
-};
-
-static const char USAGE[] = "usage: exaserve pack IN.gguf OUT.h5\n"
+static const char USAGE[] = "usage: exaserve pack [--quantize FORMAT] IN OUT.h5\n"
                             "       exaserve pack --verify PACK\n"
                             "       exaserve pack --list PACK\n";
 static const char HELP[] =
     "\n"
-    "Make a model pack (HDF5) of a GGUF file. The blocks of quantised tensors are kept as they "
-    "are. OUT.h5\n"
-    "appears, or is replaced, only when all of it is on the disk.\n"
+    "Make a model pack (HDF5) of IN: a GGUF file, or a Hugging Face folder (config.json, "
+    "tokenizer.json,\n"
+    "model.safetensors or its shards). The weights are kept as they are unless --quantize makes "
+    "them "
+    "smaller.\n"
+    "What the model asks for and no engine here follows is refused by its name, before the weights "
+    "are read.\n"
+    "OUT.h5 appears, or is replaced, only when all of it is on the disk.\n"
     "\n"
-    "  --verify PACK  read every segment and compare its SHA-256; a bad one is named\n"
-    "  --list PACK    print tensors (type, shape, bytes), digest and totals; reads no tensor data\n"
-    "  -q, --quiet    no progress lines\n"
-    "  -h, --help     this text\n"
+    "  --quantize FORMAT  one of F16, BF16, Q8_0, Q6_K, Q5_K, Q5_1, Q5_0, Q4_K, Q4_1, Q4_0, "
+    "F8_E4M3; "
+    "prints the\n"
+    "                     error it brings. Norms, biases and routers stay as they are; the "
+    "embedding and the\n"
+    "                     output become Q8_0 at least. Rows that no block fits get the next larger "
+    "format.\n"
+    "  --verify PACK      read every segment and compare its SHA-256; a bad one is named\n"
+    "  --list PACK        print tensors (type, shape, bytes), digest and totals; reads no tensor "
+    "data\n"
+    "  -q, --quiet        no progress lines\n"
+    "  -h, --help         this text\n"
     "\n"
     "Exit codes: 0 done, 1 the system refused (disk full, no permission), 4 invalid input.\n";
-
-struct progress {
-    const char *verb;
-    bool quiet;
-    uint64_t start_us, last_us;
-};
-
-static void show_progress(void *ctx, uint64_t done, uint64_t total)
-{
-    struct progress *p = ctx;
-    uint64_t now = clock_now_us();
-    if (p->quiet || now - p->last_us < PROGRESS_US)
-        return;
-    p->last_us = now;
-    double s = (double)(now - p->start_us) / 1e6;
-    fprintf(stderr, "%s: %3.0f %%, %.0f MB/s\n", p->verb, 100.0 * (double)done / (double)total,
-            (double)done / 1e6 / s);
-}
-
-static struct progress progress_start(const char *verb, bool quiet)
-{
-    uint64_t now = clock_now_us();
-    return (struct progress){verb, quiet, now, now};
-}
-
-static void write_progress(void *ctx, uint64_t done, uint64_t total)
-{
-    pack_guard_own();
-    show_progress(ctx, done, total);
-}
 
 /* A name that nothing has is a wrong operand; whatever else the system says of it is the system's. */
 static int check_there(const char *path, struct err *e)
@@ -75,47 +52,13 @@ static int check_there(const char *path, struct err *e)
     return err_set(e, ERR_CONFIG, "%s: %s", path, strerror(errno));
 }
 
-static bool same_file(const char *a, const char *b)
-{
-    struct stat x, y;
-    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
-
-static int make_pack(const char *name, const char *in, const char *out, bool quiet)
-{
-    struct err e = ERR_INIT;
-    struct gguf g;
-    if (same_file(in, out))
-        err_set(&e, ERR_CONFIG, "%s and %s are the same file", in, out);
-    if (e.code || check_there(in, &e) || gguf_open(&g, in, &e))
-        return say_error(name, &e);
-    if (!quiet)
-        fprintf(stderr, "packing %s: %" PRIu32 " tensors, %.1f MB\n", in, g.index.n_tensors,
-                (double)g.index.data_bytes / 1e6);
-    struct progress p = progress_start("packing", quiet);
-    pack_guard_begin(out);
-    int rc = pack_write(out, &g.index, &g.meta, g.tensor_data, write_progress, &p, &e);
-    pack_guard_end();
-    char hex[SHA256_HEX];
-    hex_encode(g.index.digest, SHA256_BYTES, hex);
-    gguf_close(&g);
-    if (rc) {
-        int code = say_error(name, &e);
-        return rc == ERR_LIMIT ? 1 : code; /* a full disk is no fault of the input */
-    }
-    if (!quiet)
-        fprintf(stderr, "packed %s in %.1f s\n", out, (double)(clock_now_us() - p.start_us) / 1e6);
-    printf("%s\n", hex);
-    return 0;
-}
-
 static int verify_pack(const char *name, const char *path, bool quiet)
 {
     struct err e = ERR_INIT;
-    struct progress p = progress_start("verifying", quiet);
+    struct pack_progress p = pack_progress_start("verifying", quiet);
     int rc = check_there(path, &e);
     if (!rc)
-        rc = pack_verify(path, show_progress, &p, &e);
+        rc = pack_verify(path, pack_progress_show, &p, &e);
     if (rc)
         return say_error(name, &e);
     printf("%s: every hash agrees\n", path);
@@ -177,17 +120,19 @@ static int usage_error(const char *name, const char *what)
 int cmd_pack(int argc, char **argv)
 {
     static const struct option OPTIONS[] = {
-        {"verify", no_argument, NULL, 'v'},
-        {"list", no_argument, NULL, 'l'},
-        {"quiet", no_argument, NULL, 'q'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
+        {"quantize", required_argument, NULL, 'z'}, {"verify", no_argument, NULL, 'v'},
+        {"list", no_argument, NULL, 'l'},           {"quiet", no_argument, NULL, 'q'},
+        {"help", no_argument, NULL, 'h'},           {NULL, 0, NULL, 0},
     };
+    const char *quantize = NULL;
     bool verify = false, list = false, quiet = false;
     optind = 0; /* a sub-command: whoever came before may have used getopt */
     opterr = 0;
-    for (int o; (o = getopt_long(argc, argv, "qh", OPTIONS, NULL)) != -1;) {
+    for (int o; (o = getopt_long(argc, argv, ":qh", OPTIONS, NULL)) != -1;) {
         switch (o) {
+        case 'z':
+            quantize = optarg;
+            break;
         case 'v':
             verify = true;
             break;
@@ -202,7 +147,9 @@ int cmd_pack(int argc, char **argv)
             return 0;
         default: {
             char what[128];
-            snprintf(what, sizeof what, "unknown option %.100s", argv[optind - 1]);
+            snprintf(what, sizeof what,
+                     o == ':' ? "%.100s needs a format" : "unknown option %.100s",
+                     argv[optind - 1]);
             return usage_error(argv[0], what);
         }
         }
@@ -210,12 +157,14 @@ int cmd_pack(int argc, char **argv)
     int n = argc - optind;
     if (verify && list)
         return usage_error(argv[0], "--verify and --list exclude each other");
+    if (quantize && (verify || list))
+        return usage_error(argv[0], "--quantize is for making a pack");
     if (n != (verify || list ? 1 : 2))
         return usage_error(argv[0],
-                           verify || list ? "expected one pack" : "expected IN.gguf and OUT.h5");
+                           verify || list ? "expected one pack" : "expected IN and OUT.h5");
     int rc = verify ? verify_pack(argv[0], argv[optind], quiet)
              : list ? list_pack(argv[0], argv[optind])
-                    : make_pack(argv[0], argv[optind], argv[optind + 1], quiet);
+                    : pack_make(argv[0], argv[optind], argv[optind + 1], quantize, quiet);
     if (rc == 0 && fflush(stdout) != 0) {
         fprintf(stderr, "exaserve %s: cannot write the result: %s\n", argv[0], strerror(errno));
         rc = 1;

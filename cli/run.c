@@ -331,7 +331,7 @@ static int run(int argc, char **argv)
 
 const struct command COMMAND_RUN = {
     .name = "run",
-    .operands = "MODEL.gguf|MODEL.h5",
+    .operands = "MODEL.gguf|FOLDER|MODEL.h5",
     .min_operands = 1,
     .max_operands = 1,
     .summary = "serve a model on this machine, without Slurm",
@@ -339,7 +339,8 @@ const struct command COMMAND_RUN = {
                "mpirun. It\n"
                "stays in the foreground; Ctrl-C or SIGTERM lets running requests finish and ends "
                "it (exit\n"
-               "code 0). A GGUF file is packed once into the cache (EXASERVE_CACHE, default\n"
+               "code 0). A GGUF file or a Hugging Face folder is packed once into the cache "
+               "(EXASERVE_CACHE, default\n"
                "${TMPDIR:-/tmp}/exaserve-UID). `exaserve chat` in another terminal talks to it.\n",
     .run = run,
 };

@@ -1,4 +1,4 @@
-/* run_pack.c - see run_pack.h. A cached pack is named by the file's name, size and time of change: another file never gets it. */
+/* run_pack.c - see run_pack.h. A cached pack is named by the model's name, size and time of change: another model never gets it. */
 #include "cli/run_pack.h"
 
 #include "base/clock.h"
@@ -6,8 +6,9 @@
 #include "base/paths.h"
 #include "cli/pack_guard.h"
 #include "hdf5io/pack.h"
-#include "model/gguf.h"
+#include "model/import.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -46,19 +47,48 @@ static bool begins_with(const char *path, const char *magic, size_t n)
     return yes;
 }
 
+static bool later(struct timespec a, struct timespec b)
+{
+    return a.tv_sec != b.tv_sec ? a.tv_sec > b.tv_sec : a.tv_nsec > b.tv_nsec;
+}
+
+/* Size and last change of a file, or of all files in a folder. */
+static int stamp(const char *model, struct stat *st, struct err *e)
+{
+    if (stat(model, st) != 0)
+        return err_sys(e, errno, "cannot look at %s", model);
+    if (!S_ISDIR(st->st_mode))
+        return 0;
+    DIR *d = opendir(model);
+    if (!d)
+        return err_sys(e, errno, "cannot look into %s", model);
+    st->st_size = 0;
+    for (struct dirent *entry; (entry = readdir(d));) {
+        struct stat file;
+        if (fstatat(dirfd(d), entry->d_name, &file, 0) != 0 || !S_ISREG(file.st_mode))
+            continue;
+        st->st_size += file.st_size;
+        if (later(file.st_mtim, st->st_mtim))
+            st->st_mtim = file.st_mtim;
+    }
+    closedir(d);
+    return 0;
+}
+
 /* CACHE/packs/STEM-SIZE-MTIME.h5 */
 static int cached_path(const char *model, char *path, size_t cap, struct err *e)
 {
     char dir[PATH_MAX], packs[PATH_MAX], stem[STEM_BYTES];
     struct stat st;
-    if (stat(model, &st) != 0)
-        return err_sys(e, errno, "cannot look at %s", model);
+    int rc = stamp(model, &st, e);
+    if (rc)
+        return rc;
     const char *base = strrchr(model, '/');
     snprintf(stem, sizeof stem, "%.*s", STEM_BYTES - 1, base ? base + 1 : model);
     char *dot = strrchr(stem, '.');
-    if (dot && dot != stem)
+    if (dot && dot != stem && !S_ISDIR(st.st_mode))
         *dot = 0;
-    int rc = cache_dir(dir, sizeof dir, e);
+    rc = cache_dir(dir, sizeof dir, e);
     char full[PATH_MAX]; /* serve.yaml takes a relative path from its own folder */
     if (!rc && !realpath(dir, full))
         rc = err_sys(e, errno, "cannot look at %s", dir);
@@ -73,17 +103,17 @@ static int cached_path(const char *model, char *path, size_t cap, struct err *e)
 
 static int make(const char *model, const char *path, struct err *e)
 {
-    struct gguf g;
-    int rc = gguf_open(&g, model, e);
+    struct import m;
+    int rc = import_open(&m, model, e);
     if (rc)
         return rc;
     uint64_t begin = clock_now_us(), last = begin;
     fprintf(stderr, "packing %s (%.1f MB), once: it is kept in %s\n", model,
-            (double)g.index.data_bytes / 1e6, path);
+            (double)m.index->data_bytes / 1e6, path);
     pack_guard_begin(path);
-    rc = pack_write(path, &g.index, &g.meta, g.tensor_data, show_progress, &last, e);
+    rc = pack_write_from(path, m.index, m.meta, &m.source, show_progress, &last, e);
     pack_guard_end();
-    gguf_close(&g);
+    import_close(&m);
     return rc;
 }
 
@@ -110,9 +140,12 @@ int run_pack(const char *model, char *path, size_t cap, char *name, size_t name_
         return err_set(e, ERR_CONFIG, "%s: %s", model, strerror(errno));
     if (access(full, R_OK) != 0)
         return err_set(e, ERR_CONFIG, "%s: %s", full, strerror(errno));
-    if (!begins_with(full, "GGUF", 4)) {
+    struct stat st;
+    bool folder = stat(full, &st) == 0 && S_ISDIR(st.st_mode);
+    if (!folder && !begins_with(full, "GGUF", 4)) {
         if (!begins_with(full, "\x89HDF\r\n\x1a\n", 8))
-            return err_set(e, ERR_CONFIG, "%s is neither a GGUF file nor a pack", full);
+            return err_set(e, ERR_CONFIG,
+                           "%s is neither a GGUF file nor a pack nor a Hugging Face folder", full);
         int rc = name_read(full, name, name_cap, e);
         return rc ? rc : path_join(path, cap, e, "%s", full);
     }

@@ -263,6 +263,10 @@ int check_whole(const struct config *c, const struct scan *s, const char *file, 
                            "%s:%u: %s times tensor_parallel (%u) must be at most 16, and is %u",
                            file, line_of(s, path), path, m->tensor_parallel,
                            m->tensor_parallel * m->pipeline_parallel);
+        snprintf(path, sizeof path, "models[%u].speculation", i);
+        if (!strcmp(m->speculation, "draft") && !m->draft)
+            return err_set(e, ERR_CONFIG, "%s:%u: %s is draft, and no draft model is named (draft)",
+                           file, line_of(s, path), path);
         snprintf(path, sizeof path, "models[%u].context", i);
         if (m->context && m->context < 16)
             return err_set(e, ERR_CONFIG, "%s:%u: %s must be 0 or at least 16 tokens, and is %u",

@@ -24,7 +24,16 @@ struct config_model {
     uint32_t threads;      /* compute threads of a replica; 0: the node's share */
     uint32_t tensor_parallel, pipeline_parallel; /* shards of a replica: their product; default 1 */
     uint32_t shards_per_node; /* of one replica, at most; 0: all of them on one node */
-    uint32_t step_timeout_s;  /* of a replica with requests, default 60 */
+    /* Settings of its engine (engine/settings.h). */
+    char *kv_type; /* "f16", "f32", "q8" */
+    char *
+        memory_fraction; /* of the node's available memory, for the KV of its engines; NULL: as needed */
+    uint32_t token_budget; /* rows of one step; 0: the engine's default */
+    uint32_t queue;        /* requests that wait in a replica */
+    bool prefix_cache;
+    char *speculation;       /* "off", "lookup", "draft" */
+    char *draft;             /* path of an image; NULL: none */
+    uint32_t step_timeout_s; /* of a replica with requests, default 60 */
 };
 
 struct config {

@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char *check_name(const char *v)
@@ -72,8 +73,20 @@ static const char *check_sbatch_arg(const char *v)
     return NULL;
 }
 
+static const char *check_fraction(const char *v)
+{
+    static const char *const WANT = "a number from 0.01 to 1, such as 0.8";
+    char *end = NULL;
+    if (!isdigit((unsigned char)v[0]) || strspn(v, "0123456789.") != strlen(v))
+        return WANT;
+    double x = strtod(v, &end);
+    return *end == 0 && x >= 0.01 && x <= 1 ? NULL : WANT;
+}
+
 static const char *const FILL[] = {"fill", NULL};
 static const char *const ENGINES[] = {"cpu", NULL};
+static const char *const KV_TYPES[] = {"f16", "f32", "q8", NULL};
+static const char *const SPECULATIONS[] = {"off", "lookup", "draft", NULL};
 static const char *const CONTROLS[] = {
     [CONTROL_SHARED] = "shared", [CONTROL_DEDICATED] = "dedicated", NULL};
 
@@ -115,8 +128,36 @@ static const struct option OPTIONS[] = {
      .help = "Stages that the layers of one replica are divided into; with tensor_parallel at most "
              "16 engines in all."},
     {"models[].shards_per_node", OPTION_UINT, MODEL(shards_per_node), RANGE(0, 16, 0),
-     .help = "Engines of one replica on one node, at most; 0: all of them on one node. Over several "
-             "nodes they talk through the workers, which is slower."},
+     .help =
+         "Engines of one replica on one node, at most; 0: all of them on one node. Over several "
+         "nodes they talk through the workers, which is slower."},
+    {"models[].kv_type", OPTION_STRING, MODEL(kv_type), .min = 1, .max = 7, .preset_text = "f16",
+     .words = KV_TYPES,
+     .help = "Format of keys and values; `q8` holds twice as many tokens as `f16`, and changes "
+             "answers a little."},
+    {"models[].memory_fraction", OPTION_STRING, MODEL(memory_fraction), .min = 1, .max = 15,
+     .check = check_fraction,
+     .help =
+         "Of the node's available memory, shared by its engines, so much is for their keys, "
+         "values and scratch; without it, what all slots need at full context, at most half of the "
+         "memory."},
+    {"models[].token_budget", OPTION_UINT, MODEL(token_budget), RANGE(0, 4096, 0), .unit = "tokens",
+     .help =
+         "Tokens that one step computes: one for each stream, the rest for prompts. More is faster "
+         "for prompts and slower for the streams beside them; 0: 128."},
+    {"models[].queue", OPTION_UINT, MODEL(queue), RANGE(0, 4096, 32),
+     .help = "Requests that may wait in a replica for a slot or for memory, beside those that it "
+             "computes."},
+    {"models[].prefix_cache", OPTION_BOOL, MODEL(prefix_cache), .preset = true,
+     .help = "Keep keys and values of earlier requests for those that begin alike."},
+    {"models[].speculation", OPTION_STRING, MODEL(speculation), .min = 1, .max = 7,
+     .preset_text = "off", .words = SPECULATIONS,
+     .help = "Guess several tokens at once, from the text itself (`lookup`) or by a small model "
+             "(`draft`); answers stay the same."},
+    {"models[].draft", OPTION_STRING, MODEL(draft), .min = 1, .max = 400, .check = check_line,
+     .help =
+         "With `speculation: draft`: the small model's node image, which must lie at this path on "
+         "every node."},
     {"models[].step_timeout", OPTION_UINT, MODEL(step_timeout_s), RANGE(1, 3600, 60), .unit = "s",
      .help = "An engine that has requests and makes no step for so long is killed and started "
              "again; its requests end with an error."},

@@ -11,8 +11,7 @@
 
 enum {
     CONSTRAINT_MAX_ENTRIES = 32,
-    CONSTRAINT_MASKS_BYTES =
-        8 << 20, /* of one entry; holds some hundred masks at a vocabulary of 128k */
+    CONSTRAINT_MASKS_BYTES = 4 << 20, /* of an entry: some hundred masks of a vocabulary of 128k */
 };
 
 struct constraints;

@@ -16,8 +16,9 @@
 #include <stdint.h>
 
 struct engine;
-struct coll;  /* engine/coll.h */
-struct drawn; /* engine/sampler.h */
+struct coll;   /* engine/coll.h */
+struct shards; /* engine/shards.h */
+struct drawn;  /* engine/sampler.h */
 
 enum speculation { SPECULATE_OFF, SPECULATE_LOOK_UP, SPECULATE_DRAFT };
 
@@ -48,6 +49,8 @@ struct engine_config {
 
     uint32_t shard, n_shards, tp; /* shard = stage * tp + place in the stage; n_shards 0, tp 0: 1 */
     struct coll *all, *tp_group;  /* borrowed; NULL: groups of one (engine/graph.h) */
+    struct shards
+        *shards; /* borrowed: keeps this shard's columns of the image; NULL: they are copied */
 };
 enum { ENGINE_MEMORY_DEFAULT = 500 /* permille */ };
 
@@ -55,6 +58,7 @@ struct engine_info {
     uint32_t n_ctx, n_slots, n_queue, n_threads, n_vocab;
     uint32_t kv_total_tokens;
     uint64_t memory_bytes; /* KV + scratch, without the shared image */
+    bool embeds;           /* it takes texts to embed only, else only texts to go on with */
     char kernels[32];
     uint8_t numerics[SHA256_BYTES]; /* hash of all that decides the bits of an output */
 };

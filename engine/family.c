@@ -92,6 +92,29 @@ static int check_features(const struct family *f, const struct model_params *p, 
     return 0;
 }
 
+/* As meta_check has them: products of two stay within 32 bits, whoever made the image. */
+static int check_sizes(const struct model_params *p, struct err *e)
+{
+    const struct {
+        const char *name;
+        uint32_t value, max;
+    } all[] = {
+        {"layers", p->n_layers, MAX_LAYERS},
+        {"width", p->n_embd, 1 << 18},
+        {"feed-forward width", p->n_ff, 1 << 20},
+        {"heads", p->n_heads, 1024},
+        {"vocabulary", p->n_vocab, META_MAX_VOCAB},
+        {"experts", p->n_experts, 1024},
+        {"chosen experts", p->n_experts_used, 64},
+        {"width of an expert", p->n_ff_expert, 1 << 20},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (all[i].value > all[i].max)
+            return err_set(e, ERR_FORMAT, "%s: expected at most %" PRIu32 ", found %" PRIu32,
+                           all[i].name, all[i].max, all[i].value);
+    return 0;
+}
+
 static int check_feed_forward(const struct model_params *p, struct err *e)
 {
     if (!p->n_experts) {
@@ -111,7 +134,10 @@ static int check_feed_forward(const struct model_params *p, struct err *e)
 
 static int check_common(const struct model_params *p, struct err *e)
 {
-    if (!p->n_layers || !p->n_heads || !p->n_kv_heads || !p->n_vocab || p->n_layers > MAX_LAYERS)
+    int rc = check_sizes(p, e);
+    if (rc)
+        return rc;
+    if (!p->n_layers || !p->n_heads || !p->n_kv_heads || !p->n_vocab)
         return err_set(e, ERR_FORMAT, "model has %u layers, %u heads, %u kv heads, %u tokens",
                        p->n_layers, p->n_heads, p->n_kv_heads, p->n_vocab);
     if (p->n_heads % p->n_kv_heads || p->n_heads / p->n_kv_heads > MAX_HEAD_GROUP)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/digest.h"
+#include "engine/shards.h"
 
 enum {
     MAX_CHUNK = 4096,
@@ -48,7 +49,7 @@ static int config_check(const struct engine_local *g, const struct engine_config
         return err_set(e, ERR_CONFIG, "queue: %u, at most %d", c->n_queue, BATCH_MAX_QUEUE);
     if (c->chunk > MAX_CHUNK)
         return err_set(e, ERR_CONFIG, "chunk: %u, at most %d", c->chunk, MAX_CHUNK);
-    if (c->kv_type && !kv_type_name(c->kv_type))
+    if (c->kv_type < 0 || c->kv_type > KV_Q8)
         return err_set(e, ERR_CONFIG, "KV format %d: expected f32, f16 or q8", c->kv_type);
     if (c->memory_permille > 1000)
         return err_set(e, ERR_CONFIG, "memory: %u permille, at most 1000", c->memory_permille);
@@ -91,6 +92,11 @@ static int prepare(struct engine_local *g, const struct engine_config *c, struct
     rc = meta_check(&g->img.meta, e);
     if (!rc)
         rc = graph_check(&g->img.meta.params, e);
+    if (!rc && c->shards)
+        rc = shards_columns(
+            c->shards,
+            &(struct shards_config){.shard = c->shard, .n_shards = c->n_shards, .tp = c->tp},
+            &g->img, c->image_path, e);
     if (!rc)
         rc = context_check(g, c, e);
     if (!rc && c->draft_path)
@@ -187,6 +193,7 @@ static void local_info(const struct engine *base, struct engine_info *info)
         .n_vocab = g->plan.n_vocab,
         .kv_total_tokens = g->plan.n_blocks * KV_BLOCK_TOKENS,
         .memory_bytes = g->memory_bytes,
+        .embeds = g->img.meta.params.pooling != POOLING_NONE,
     };
     snprintf(info->kernels, sizeof info->kernels, "%s", g->kernels.name);
     numerics_id(g, info->numerics);
@@ -218,15 +225,29 @@ static void local_load(const struct engine *base, struct engine_load *load)
 
 /* --- requests -------------------------------------------------------------------------------------------- */
 
+/* A model either writes or makes vectors: what makes vectors has no output layer. */
+static int kind_check(const struct engine_local *g, const struct msg_submit *s, struct err *e)
+{
+    bool pools = g->img.meta.params.pooling != POOLING_NONE;
+    if (s->kind == SUBMIT_EMBED && !pools)
+        return err_set(e, ERR_FORMAT, "model %s makes no embeddings: it has no pooling",
+                       g->img.meta.name);
+    if (s->kind == SUBMIT_GENERATE && pools)
+        return err_set(e, ERR_FORMAT, "model %s makes embeddings, it writes no text",
+                       g->img.meta.name);
+    if (s->kind != SUBMIT_EMBED && s->kind != SUBMIT_GENERATE)
+        return err_set(e, ERR_FORMAT, "request of kind %u: expected text or embedding", s->kind);
+    return 0;
+}
+
 static int local_submit(struct engine *base, const struct msg_submit *s, uint64_t now_us,
                         struct err *e)
 {
     struct engine_local *g = self(base);
     struct request *r;
-    if (s->kind == SUBMIT_EMBED && g->img.meta.params.pooling == POOLING_NONE)
-        return err_set(e, ERR_FORMAT, "model %s makes no embeddings: it has no pooling",
-                       g->img.meta.name);
-    int rc = draws_check(g->draws, s, e);
+    int rc = kind_check(g, s, e);
+    if (!rc)
+        rc = draws_check(g->draws, s, e);
     if (!rc)
         rc = batch_submit(&g->batch, s, now_us, &r, e);
     if (rc)

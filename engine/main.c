@@ -76,15 +76,43 @@ static int option_set(struct option *o, const char *value, struct err *e)
     return rc;
 }
 
+static int shards_finish(struct serve_options *s, const char *coll, struct err *e)
+{
+    bool shm = coll && !strcmp(coll, "shm");
+    if (coll && !shm && strcmp(coll, "relay"))
+        return err_set(e, ERR_CONFIG, "--coll %s: expected shm or relay", coll);
+    if ((s->shards.n_shards > 1) != (coll != NULL))
+        return err_set(e, ERR_CONFIG, "--shards above 1 and --coll go together");
+    s->shards.shared_memory = shm;
+    s->shards.name.deployment = s->deployment;
+    s->shards.name.replica = s->replica;
+    s->shards.name.epoch = s->epoch;
+    return 0;
+}
+
 static int parse_serve(struct serve_options *s, int argc, char **argv, struct err *e)
 {
+    const char *coll = NULL;
     *s = (struct serve_options){.kind = "cpu", .n_slots = 8, .n_threads = 1};
     struct option options[] = {
-        {"--image", true, .text = &s->image},       {"--deployment", true, .u32 = &s->deployment},
-        {"--replica", true, .u32 = &s->replica},    {"--epoch", true, .u64 = &s->epoch},
-        {"--ctx", false, .u32 = &s->n_ctx},         {"--slots", false, .u32 = &s->n_slots},
-        {"--threads", false, .u32 = &s->n_threads}, {"--chunk", false, .u32 = &s->chunk},
-        {"--kernels", false, .text = &s->kernels},  {"--kind", false, .text = &s->kind},
+        {"--image", true, .text = &s->image},
+        {"--deployment", true, .u32 = &s->deployment},
+        {"--replica", true, .u32 = &s->replica},
+        {"--epoch", true, .u64 = &s->epoch},
+        {"--ctx", false, .u32 = &s->n_ctx},
+        {"--slots", false, .u32 = &s->n_slots},
+        {"--threads", false, .u32 = &s->n_threads},
+        {"--chunk", false, .u32 = &s->chunk},
+        {"--kernels", false, .text = &s->kernels},
+        {"--kind", false, .text = &s->kind},
+        {"--settings", false, .text = &s->settings},
+        {"--node-index", false, .u32 = &s->node_index},
+        {"--node-count", false, .u32 = &s->node_count},
+        {"--shard", false, .u32 = &s->shards.shard},
+        {"--shards", false, .u32 = &s->shards.n_shards},
+        {"--tp", false, .u32 = &s->shards.tp},
+        {"--gang", false, .u64 = &s->shards.name.gang},
+        {"--coll", false, .text = &coll},
     };
     size_t n = sizeof options / sizeof options[0];
     for (int i = 2; i < argc; i += 2) {
@@ -97,10 +125,13 @@ static int parse_serve(struct serve_options *s, int argc, char **argv, struct er
         if (rc)
             return rc;
     }
+    if (s->node_count && s->node_index >= s->node_count)
+        return err_set(e, ERR_CONFIG, "--node-index %u of --node-count %u", s->node_index,
+                       s->node_count);
     for (size_t k = 0; k < n; k++)
         if (options[k].required && !options[k].seen)
             return err_set(e, ERR_CONFIG, "%s: missing", options[k].name);
-    return 0;
+    return shards_finish(s, coll, e);
 }
 
 static int run_serve(int argc, char **argv, struct err *e)

@@ -33,7 +33,9 @@ enum channel_fd {
 struct channel_status {
     _Atomic uint64_t n_steps, n_tokens, last_step_us,
         step_started_us; /* monotonic clock; step_started_us 0: idle */
-    _Atomic uint32_t n_active, n_queued, kv_free_tokens, step_us;
+    _Atomic uint32_t n_active, n_queued, kv_free_tokens, step_us; /* n_active: without the queued */
+    _Atomic uint32_t step_p50_us, step_p99_us;
+    _Atomic uint64_t n_prefill, n_reused, n_preempted, n_drafted, n_draft_held;
 };
 
 struct channel;

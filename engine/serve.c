@@ -8,9 +8,11 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "engine/bind.h"
 #include "engine/engine.h"
 #include "engine/result.h"
 #include "engine/ring.h"
+#include "engine/settings.h"
 
 enum {
     IDLE_WAIT_US = 200000, /* how late a signal between two looks is noticed */
@@ -21,6 +23,7 @@ enum {
     STOP_DRAIN_US = 600000000,   /* a worker that wants it shorter kills */
     FLUSH_BYTES = 1 << 20,
     WARM_TOKENS = 8,
+    WARM_PROMPT = 64,
 };
 /* The warm-up's router: no member has this id (MSG_MAX_MEMBERS). */
 static const struct attempt WARM_ATTEMPT = {UINT32_MAX, 0, 0, 1};
@@ -29,7 +32,9 @@ struct serve {
     const struct serve_options *o;
     struct channel *channel;
     struct channel_status *status;
+    struct shards shards;
     struct engine *engine;
+    char settings[MSG_SETTINGS_BYTES];
     struct buf in;  /* the command at hand */
     struct buf out; /* the STEPS body that is being written */
     struct buf ext; /* one extension of an entry */
@@ -92,15 +97,24 @@ static void publish_load(struct serve *s)
     engine_load(s->engine, &load);
     atomic_store_explicit(&st->n_steps, load.n_steps, memory_order_relaxed);
     atomic_store_explicit(&st->n_tokens, load.n_tokens, memory_order_relaxed);
-    atomic_store_explicit(&st->n_active, load.n_active, memory_order_relaxed);
+    atomic_store_explicit(&st->n_active, load.n_active - load.n_queued, memory_order_relaxed);
     atomic_store_explicit(&st->n_queued, load.n_queued, memory_order_relaxed);
     atomic_store_explicit(&st->kv_free_tokens, load.kv_free_tokens, memory_order_relaxed);
+    atomic_store_explicit(&st->step_p50_us, (uint32_t)engine_step_quantile_us(&load, 500),
+                          memory_order_relaxed);
+    atomic_store_explicit(&st->step_p99_us, (uint32_t)engine_step_quantile_us(&load, 990),
+                          memory_order_relaxed);
+    atomic_store_explicit(&st->n_prefill, load.n_prefill_rows, memory_order_relaxed);
+    atomic_store_explicit(&st->n_reused, load.n_reused_tokens, memory_order_relaxed);
+    atomic_store_explicit(&st->n_preempted, load.n_preempted, memory_order_relaxed);
+    atomic_store_explicit(&st->n_drafted, load.n_drafted, memory_order_relaxed);
+    atomic_store_explicit(&st->n_draft_held, load.n_draft_held, memory_order_relaxed);
 }
 
 /* --- coming up ------------------------------------------------------------------------------------------- */
 
 struct warm_up {
-    uint32_t n_tokens;
+    uint32_t n_tokens, n_embedding;
     int finish;
     struct err error;
 };
@@ -109,23 +123,27 @@ static void on_warm_result(void *ctx, const struct step_result *r)
 {
     struct warm_up *w = ctx;
     w->n_tokens += r->n_tokens;
+    w->n_embedding += r->n_embedding;
     w->finish = r->finish;
     if (r->error)
         w->error = *r->error;
 }
 
-/* READY is a promise: a real short completion has come out of this process. */
-static int warm_up(struct serve *s, uint32_t n_ctx, struct err *e)
+/* One real answer: a prompt that is computed in one piece, and with text one token after the other. */
+static int warm_up_one(struct serve *s, const struct engine_info *info, uint32_t n_prompt,
+                       struct err *e)
 {
     struct warm_up w = {0};
-    uint8_t token[4] = {0};
+    static const uint8_t tokens[4 * WARM_PROMPT]; /* of token 0, which every vocabulary has */
+    uint32_t room = info->n_ctx - n_prompt;
     struct msg_submit submit = {
         .attempt = WARM_ATTEMPT,
+        .kind = info->embeds ? SUBMIT_EMBED : SUBMIT_GENERATE,
         .sampling = {.top_p = 1},
-        .max_tokens = n_ctx - 1 < WARM_TOKENS ? n_ctx - 1 : WARM_TOKENS,
+        .max_tokens = room < WARM_TOKENS ? room : WARM_TOKENS,
         .ignore_eos = true,
-        .n_tokens = 1,
-        .tokens = token,
+        .n_tokens = n_prompt,
+        .tokens = tokens,
     };
     int rc = engine_submit(s->engine, &submit, clock_now_us(), e);
     while (!rc && w.finish == FINISH_NONE) {
@@ -136,17 +154,27 @@ static int warm_up(struct serve *s, uint32_t n_ctx, struct err *e)
         return rc;
     if (w.error.code)
         return err_set(e, w.error.code, "warm-up: %s", w.error.text);
-    if (w.finish != FINISH_LENGTH || w.n_tokens != submit.max_tokens)
+    bool ok = info->embeds ? w.finish == FINISH_STOP && w.n_embedding
+                           : w.finish == FINISH_LENGTH && w.n_tokens == submit.max_tokens;
+    if (!ok)
         return err_set(e, ERR_DEVICE, "warm-up: %u of %u tokens, finish %d", w.n_tokens,
                        submit.max_tokens, w.finish);
     return 0;
+}
+
+/* READY is a promise: real answers have come out of this process, by steps of both kinds. */
+static int warm_up(struct serve *s, const struct engine_info *info, struct err *e)
+{
+    uint32_t n_prompt = info->n_ctx - 1 < WARM_PROMPT ? info->n_ctx - 1 : WARM_PROMPT;
+    int rc = warm_up_one(s, info, 1, e);
+    return rc ? rc : warm_up_one(s, info, n_prompt, e);
 }
 
 static int send_ready(struct serve *s, const struct engine_info *info, uint64_t load_us,
                       uint64_t warm_us, struct err *e)
 {
     struct msg_engine_ready m = {
-        .n_slots = info->n_slots,
+        .n_slots = info->n_slots + info->n_queue,
         .n_ctx = info->n_ctx,
         .kv_total_tokens = info->kv_total_tokens,
         .n_threads = info->n_threads,
@@ -172,15 +200,31 @@ static int come_up(struct serve *s, struct err *e)
         .n_threads = o->n_threads,
         .chunk = o->chunk,
         .kernels = o->kernels,
+        .node_index = o->node_index,
+        .node_count = o->node_count,
+        .shard = o->shards.shard,
+        .n_shards = o->shards.n_shards,
+        .tp = o->shards.tp,
+        .shards = &s->shards,
     };
     uint64_t start = clock_now_us();
-    int rc = engine_create(&s->engine, &c, e);
+    uint32_t n_bound = 0;
+    int rc = o->settings ? settings_read(&c, s->settings, o->settings, e) : 0;
+    if (!rc && o->node_count)
+        rc = bind_cores(o->node_index, o->node_count, o->n_threads, &n_bound, e);
+    if (!rc)
+        rc = shards_open(&s->shards, &o->shards, e);
+    c.all = s->shards.all;
+    c.tp_group = s->shards.tp;
+    if (!rc)
+        rc = engine_create(&s->engine, &c, e);
     if (rc)
         return rc;
     struct engine_info info;
     engine_info(s->engine, &info);
     uint64_t loaded = clock_now_us();
-    rc = warm_up(s, info.n_ctx, e);
+    if (!o->shards.shard)
+        rc = warm_up(s, &info, e);
     if (rc)
         return rc;
     uint64_t warm = clock_now_us();
@@ -325,6 +369,17 @@ static int loop(struct serve *s, const volatile sig_atomic_t *stop, struct err *
     }
 }
 
+/* Steps that shard 0 hands out, until it says that there are no more. It decides when to stop. */
+static int follow(struct serve *s, struct err *e)
+{
+    for (;;) {
+        int n = engine_step(s->engine, clock_now_us(), on_result, s, e);
+        if (n <= 0)
+            return n;
+        publish_load(s);
+    }
+}
+
 static void last_words(struct serve *s, const struct err *why)
 {
     struct msg_text m = {.code = why->code};
@@ -349,10 +404,11 @@ int serve_run(const struct serve_options *o, const volatile sig_atomic_t *stop, 
     buf_init(&s.ext, RESULT_MAX_EXT_BYTES);
     rc = come_up(&s, e);
     if (!rc)
-        rc = loop(&s, stop, e);
+        rc = o->shards.shard ? follow(&s, e) : loop(&s, stop, e);
     if (rc)
         last_words(&s, e);
     engine_destroy(s.engine);
+    shards_close(&s.shards);
     buf_fini(&s.in);
     buf_fini(&s.out);
     buf_fini(&s.ext);

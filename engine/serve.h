@@ -12,6 +12,7 @@
 #define EXA_ENGINE_SERVE_H
 
 #include "base/err.h"
+#include "engine/shards.h"
 
 #include <signal.h>
 #include <stdint.h>
@@ -21,6 +22,10 @@ struct serve_options {
     uint32_t deployment, replica;
     uint64_t epoch;
     uint32_t n_ctx, n_slots, n_threads, chunk;
+    const char *settings;            /* engine/settings.h; NULL: none */
+    uint32_t node_index, node_count; /* as in engine_config */
+    struct shards_config
+        shards; /* shards but the first are handed steps, not requests: they are READY once loaded */
 };
 
 /* Returns when the engine's life is over; stop becomes 1 by a signal handler. */

@@ -11,10 +11,9 @@
 #include "wire/msg.h"
 
 enum {
-    /* A shard that computes nothing hears from shard 0 at least so often. */
-    SHARDS_IDLE_US = 1000000,
-    SHARDS_DEADLINE_US =
-        60000000, /* of any wait for another shard; workers end a gang long before */
+    /* Of any wait for another shard, also while that one loads. Only the last resort: workers end a gang when a member has ended, and an
+     * engine that makes no step is killed long before. */
+    SHARDS_DEADLINE_US = 600000000,
 };
 
 struct shards_config {

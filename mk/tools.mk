@@ -54,7 +54,7 @@ fuzz: fuzz-bins  ## run each fuzz target for FUZZ_SECONDS (default 60)
 	  grep -E 'number_of_executed_units|new_units_added' $(BUILD)/fuzz-work/$$t.log | sed 's/^/        /'; done
 
 bench:  ## figures: starts (STARTS=200), broadcast, tokens/s (never part of check)
-	@$(MAKE) --no-print-directory -j$(JOBS) MODE=release all model bench-bins
+	@$(MAKE) --no-print-directory -j$(JOBS) MODE=release all model venv bench-bins
 	@tests/bench/run.sh $(BUILD)
 
 install: all  ## copy programs, job scripts and documents to PREFIX (default /usr/local/exaserve)

@@ -14,9 +14,9 @@
 enum {
     LANES = 8,
     TURNS = 3,  /* of rounding and solving; the error hardly falls after two */
-    AROUND = 9, /* scales tried to each side of the obvious one … */
+    AROUND = 5, /* scales tried to each side of the obvious one … */
 };
-#define STEP 0.1f /* … this far apart, in units of q at the largest weight */
+#define STEP 0.2f /* … this far apart, in units of q at the largest weight */
 
 /* Of |v| < 2^22: adding it rounds to a whole number, ties to even. */
 #define ROUNDER 12582912.0f

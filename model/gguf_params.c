@@ -381,9 +381,24 @@ static int read_pooling(const struct gguf_doc *d, struct model_meta *m, struct e
     return rc;
 }
 
+/* A model that was cut into several files has its tensors in all of them. */
+static int check_split(const struct gguf_doc *d, struct err *e)
+{
+    uint32_t files = 1;
+    int rc = gguf_doc_u32(d, "split.count", false, &files, e);
+    if (!rc && files > 1)
+        rc = err_set(e, ERR_FORMAT,
+                     "%s: key split.count: only a model in one file is supported, found %" PRIu32
+                     " files: join them first",
+                     d->label, files);
+    return rc;
+}
+
 int gguf_params_read(const struct gguf_doc *d, struct model_meta *m, struct err *e)
 {
-    int rc = check_neutral(d, m, e);
+    int rc = check_split(d, e);
+    if (!rc)
+        rc = check_neutral(d, m, e);
     if (!rc)
         rc = check_unknown(d, m, e);
     if (!rc)

@@ -45,6 +45,9 @@ int hf_config_read(struct hf_config *c, struct model_params *p, json_t *config, 
                    struct err *e);
 void hf_config_fini(struct hf_config *c);
 
+/* Sliding windows, layers that do not rotate, experts. (hf_layers.c) */
+int hf_layers_read(const struct hf_config *c, struct model_params *p, struct hf_keys *k,
+                   struct err *e);
 /* rope_scaling or rope_parameters (rope_theta may be inside): fills p's rope_… and c's divisors. Called with sizes known. (hf_rope.c) */
 int hf_rope_read(struct hf_config *c, struct model_params *p, struct hf_keys *k, struct err *e);
 

@@ -10,14 +10,29 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SHOWN_BYTES = 64 };
+const char *hf_json_why(json_error_t *why)
+{
+    for (char *c = why->text; *c; c++)
+        if (*c < ' ' || *c > '~')
+            *c = '?';
+    return why->text;
+}
+
+const char *hf_shown(const char *text, char out[HF_SHOWN_BYTES])
+{
+    size_t n = 0;
+    for (; text[n] && n < HF_SHOWN_BYTES - 1; n++)
+        out[n] = text[n] >= ' ' && text[n] <= '~' ? text[n] : '?';
+    out[n] = 0;
+    return out;
+}
 
 int hf_json_parse(const void *text, size_t n, const char *label, json_t **out, struct err *e)
 {
     json_error_t why;
     json_t *j = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
     if (!j)
-        return err_set(e, ERR_FORMAT, "%s: line %d: %s", label, why.line, why.text);
+        return err_set(e, ERR_FORMAT, "%s: line %d: %s", label, why.line, hf_json_why(&why));
     if (!json_is_object(j)) {
         json_decref(j);
         return err_set(e, ERR_FORMAT, "%s: expected a JSON object", label);
@@ -29,8 +44,8 @@ int hf_json_parse(const void *text, size_t n, const char *label, json_t **out, s
 int hf_json_read(const char *path, bool required, json_t **out, struct err *e)
 {
     *out = NULL;
-    if (!required && access(path, F_OK) != 0 && errno == ENOENT)
-        return 0;
+    if (access(path, F_OK) != 0 && errno == ENOENT)
+        return required ? err_set(e, ERR_FORMAT, "%s is missing", path) : 0;
     struct buf b;
     buf_init(&b, HF_JSON_BYTES);
     int rc = file_read(path, &b, e);
@@ -52,17 +67,17 @@ json_t *hf_take(struct hf_keys *k, const char *key)
 }
 
 /* A value as JSON, cut to what fits a line. */
-static void show(const json_t *v, char out[SHOWN_BYTES])
+static void show(const json_t *v, char out[HF_SHOWN_BYTES])
 {
     char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT | JSON_ENSURE_ASCII);
-    snprintf(out, SHOWN_BYTES, "%s", text ? text : "?");
+    snprintf(out, HF_SHOWN_BYTES, "%s", text ? text : "?");
     free(text);
 }
 
 static int wrong(const struct hf_keys *k, const char *key, const char *expected, const json_t *v,
                  struct err *e)
 {
-    char found[SHOWN_BYTES] = "none";
+    char found[HF_SHOWN_BYTES] = "none";
     if (v)
         show(v, found);
     return err_set(e, ERR_FORMAT, "%s: key %s%s: expected %s, found %s", k->label, k->inside, key,
@@ -128,8 +143,9 @@ int hf_take_text(struct hf_keys *k, const char *key, char *out, size_t cap, stru
 int hf_refuse(const struct hf_keys *k, const char *key, const char *expected, const char *found,
               struct err *e)
 {
+    char shown[HF_SHOWN_BYTES];
     return err_set(e, ERR_FORMAT, "%s: key %s%s: only %s is supported, found %s", k->label,
-                   k->inside, key, expected, found);
+                   k->inside, key, expected, hf_shown(found, shown));
 }
 
 static bool listed(const char *key, const char *const *list)
@@ -148,15 +164,12 @@ int hf_keys_end(const struct hf_keys *k, const char *const *harmless, struct err
     {
         if (json_is_null(v) || listed(key, harmless))
             continue;
-        char name[SHOWN_BYTES], found[SHOWN_BYTES];
-        json_t *text = json_string(key);
-        show(text, name); /* hostile bytes escaped */
+        char name[HF_SHOWN_BYTES], found[HF_SHOWN_BYTES];
         show(v, found);
-        json_decref(text);
         return err_set(e, ERR_FORMAT,
                        "%s: key %s%s = %s is not known for this architecture: its meaning would be "
                        "lost",
-                       k->label, k->inside, name, found);
+                       k->label, k->inside, hf_shown(key, name), found);
     }
     return 0;
 }

@@ -13,8 +13,10 @@
 #include <stdint.h>
 
 enum {
-    HF_JSON_BYTES = 16 << 20
-}; /* longest file; the largest real ones list the tensors of all shards */
+    HF_JSON_BYTES =
+        16 << 20,        /* longest file; the largest real ones list the tensors of all shards */
+    HF_SHOWN_BYTES = 96, /* of foreign text in an error */
+};
 
 struct hf_keys {
     const char *label;  /* the file, for errors; not owned */
@@ -25,6 +27,11 @@ struct hf_keys {
 /* The file's JSON object in *out (json_decref it). A missing file: *out is NULL; with `required` an error. */
 int hf_json_read(const char *path, bool required, json_t **out, struct err *e);
 int hf_json_parse(const void *text, size_t n, const char *label, json_t **out, struct err *e);
+
+/* What is wrong with a text, as a line that a terminal may be shown (jansson quotes its input as it is). */
+const char *hf_json_why(json_error_t *why);
+/* Foreign text as a line may have it: printable ASCII, others as '?', cut to HF_SHOWN_BYTES - 1. */
+const char *hf_shown(const char *text, char out[HF_SHOWN_BYTES]);
 
 /* A new reference, or NULL. */
 json_t *hf_take(struct hf_keys *k, const char *key);

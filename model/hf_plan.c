@@ -6,10 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    F8_SCALE_SIDE = 128
-}; /* weights of one scale when config.json does not say: DeepSeek's, and everybody's since */
-
 /* A length in a shape. */
 enum length { ONE, EMBD, HEADS, KV_HEADS, HEAD, FF, FF_EXPERT, EXPERTS, VOCAB };
 /* Which models have the tensor. */
@@ -128,118 +124,6 @@ static bool has(const struct planner *pl, enum when when)
     return false;
 }
 
-/* --- one tensor of the files ------------------------------------------------------------------- */
-
-static void shape_text(const uint64_t *dims, uint32_t n, char out[96])
-{
-    size_t at = 0;
-    out[at++] = '[';
-    for (uint32_t i = 0; i < n && at < 72; i++)
-        at += (size_t)snprintf(out + at, 96 - at, "%s%" PRIu64, i ? ", " : "", dims[i]);
-    snprintf(out + at, 96 - at, "]");
-}
-
-static int check_shape(const struct planner *pl, const struct st_tensor *t, const uint64_t *dims,
-                       uint32_t n_dims, struct err *e)
-{
-    bool same = t->n_dims == n_dims;
-    for (uint32_t i = 0; i < n_dims && same; i++)
-        same = t->dims[i] == dims[i];
-    if (same)
-        return 0;
-    char want[96], found[96];
-    shape_text(dims, n_dims, want);
-    shape_text(t->dims, t->n_dims, found);
-    return err_set(e, ERR_FORMAT, "%s: tensor %s: expected shape %s, found %s",
-                   hf_shards_label(&pl->plan->shards, t), t->name, want, found);
-}
-
-/* NAME.weight_scale_inv, NAME.weight_scale: both are what q is multiplied by. Scales of activations are not ours. */
-static const struct st_tensor *take_scale(struct planner *pl, const char *weight)
-{
-    static const char *const ENDS[] = {"_scale_inv", "_scale"};
-    const struct st_tensor *scale = NULL;
-    char name[SAFETENSORS_NAME_BYTES + 16];
-    for (size_t i = 0; i < sizeof ENDS / sizeof ENDS[0] && !scale; i++) {
-        snprintf(name, sizeof name, "%s%s", weight, ENDS[i]);
-        scale = hf_shards_take(&pl->plan->shards, name);
-    }
-    return scale;
-}
-
-static int take_part(struct planner *pl, const char *name, const uint64_t *dims, uint32_t n_dims,
-                     struct hf_part *part, struct err *e)
-{
-    struct hf_shards *s = &pl->plan->shards;
-    char want[96];
-    part->weight = hf_shards_take(s, name);
-    if (!part->weight) {
-        shape_text(dims, n_dims, want);
-        return err_set(e, ERR_FORMAT, "%s: tensor %s of shape %s is missing", pl->folder, name,
-                       want);
-    }
-    int rc = check_shape(pl, part->weight, dims, n_dims, e);
-    if (rc)
-        return rc;
-    enum st_dtype type = part->weight->dtype;
-    bool f8 = type == ST_F8_E4M3 && n_dims == 2;
-    if (type != ST_F32 && type != ST_F16 && type != ST_BF16 && !f8)
-        return err_set(e, ERR_FORMAT, "%s: tensor %s: expected F32, F16, BF16%s, found %s",
-                       hf_shards_label(s, part->weight), name,
-                       n_dims == 2 ? " or F8_E4M3 with scales" : "", st_dtype_name(type));
-    if (!f8)
-        return 0;
-    part->scale = take_scale(pl, name);
-    if (!part->scale)
-        return err_set(e, ERR_FORMAT, "%s: tensor %s is F8_E4M3 without a %s_scale",
-                       hf_shards_label(s, part->weight), name, name);
-    type = part->scale->dtype;
-    if (type != ST_F32 && type != ST_F16 && type != ST_BF16)
-        return err_set(e, ERR_FORMAT, "%s: tensor %s: expected F32, F16 or BF16, found %s",
-                       hf_shards_label(s, part->scale), part->scale->name, st_dtype_name(type));
-    return 0;
-}
-
-/* --- F8 scales: one a tensor, one a row, or one a block ------------------------------------------ */
-
-static uint64_t ceil_div(uint64_t a, uint64_t b)
-{
-    return a / b + (a % b != 0);
-}
-
-static int scale_geometry(const struct planner *pl, struct hf_target *t, const struct hf_part *part,
-                          struct err *e)
-{
-    const struct hf_config *c = &pl->plan->config;
-    const struct st_tensor *s = part->scale;
-    uint64_t rows = c->fp8_rows ? c->fp8_rows : F8_SCALE_SIDE;
-    uint64_t columns = c->fp8_columns ? c->fp8_columns : F8_SCALE_SIDE;
-    uint64_t down = s->n_dims ? s->dims[0] : 1, across = s->n_dims == 2 ? s->dims[1] : 1;
-    if (s->n_weights == 1) {
-        rows = t->rows;
-        columns = t->columns;
-    } else if (s->n_dims <= 2 && down == t->rows && across == 1) {
-        rows = 1;
-        columns = t->columns;
-    } else if (s->n_dims != 2 || down != ceil_div(t->rows, rows) ||
-               across != ceil_div(t->columns, columns)) {
-        char found[96];
-        shape_text(s->dims, s->n_dims, found);
-        return err_set(e, ERR_FORMAT,
-                       "%s: tensor %s: expected one scale, %" PRIu64 " of rows, or [%" PRIu64
-                       ", %" PRIu64 "] of blocks, found shape %s",
-                       hf_shards_label(&pl->plan->shards, s), s->name, t->rows,
-                       ceil_div(t->rows, rows), ceil_div(t->columns, columns), found);
-    }
-    if (t->scale_rows && (t->scale_rows != rows || t->scale_columns != columns))
-        return err_set(e, ERR_FORMAT,
-                       "%s: tensor %s: its scales are laid out unlike its neighbours'",
-                       hf_shards_label(&pl->plan->shards, s), s->name);
-    t->scale_rows = rows;
-    t->scale_columns = columns;
-    return 0;
-}
-
 /* --- one tensor of the pack ----------------------------------------------------------------------- */
 
 static int type_of(enum st_dtype dtype, enum how how, uint64_t columns)
@@ -273,9 +157,10 @@ static int take_parts(struct planner *pl, const struct entry *en, const char *pr
         else
             snprintf(name, sizeof name, "%s%s", prefix, en->hf);
         struct hf_part *part = &pl->plan->parts[pl->plan->n_parts++];
-        int rc = take_part(pl, name, vector ? &length : dims, vector ? 1 : 2, part, e);
+        int rc = hf_part_take(pl->plan, pl->folder, name, vector ? &length : dims, vector ? 1 : 2,
+                              part, e);
         if (!rc && part->scale)
-            rc = scale_geometry(pl, t, part, e);
+            rc = hf_part_scales(pl->plan, t, part, e);
         if (!rc && part->weight->dtype != pl->plan->parts[t->first_part].weight->dtype)
             rc = err_set(e, ERR_FORMAT, "%s: tensor %s: expected %s as its neighbours, found %s",
                          hf_shards_label(&pl->plan->shards, part->weight), name,

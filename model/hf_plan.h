@@ -37,6 +37,12 @@ struct hf_plan {
 /* config and shards are filled. Finds every tensor, checks its shape and type, and refuses what is missing and what is left over.
  * p->tied_embeddings becomes what the files say. */
 int hf_plan_make(struct hf_plan *plan, struct model_params *p, const char *folder, struct err *e);
+/* Find a tensor of that shape (the file's order) and, of F8, its scales. (hf_part.c) */
+int hf_part_take(struct hf_plan *plan, const char *folder, const char *name, const uint64_t *dims,
+                 uint32_t n_dims, struct hf_part *part, struct err *e);
+/* Where the scales of an F8 part lie: t->scale_rows and scale_columns. */
+int hf_part_scales(const struct hf_plan *plan, struct hf_target *t, const struct hf_part *part,
+                   struct err *e);
 void hf_plan_free(struct hf_plan *plan);
 
 #endif

@@ -68,11 +68,12 @@ static int read_module(const char *folder, const char *label, const json_t *modu
     /* Vectors are brought to length 1 by the service in any case. */
     if (strcmp(name, "Transformer") == 0 || strcmp(name, "Normalize") == 0)
         return 0;
+    char shown[HF_SHOWN_BYTES];
     if (strcmp(name, "Pooling") != 0)
         return err_set(e, ERR_FORMAT,
                        "%s: only modules Transformer, Pooling and Normalize are supported, found "
-                       "%.64s",
-                       label, name);
+                       "%s",
+                       label, hf_shown(name, shown));
     char config[PATH_MAX];
     int rc = path_join(config, sizeof config, e, "%s/%s/config.json", folder, path);
     return rc ? rc : read_modes(config, p, e);
@@ -93,7 +94,7 @@ int hf_pooling_read(const char *folder, struct model_params *p, struct err *e)
     json_t *modules = json_loadb((const char *)text.data, text.len, JSON_REJECT_DUPLICATES, &why);
     if (!json_is_array(modules))
         rc = err_set(e, ERR_FORMAT, "%s: expected a JSON list of modules%s%s", path,
-                     modules ? "" : ": ", modules ? "" : why.text);
+                     modules ? "" : ": ", modules ? "" : hf_json_why(&why));
     size_t i;
     json_t *module;
     json_array_foreach(modules, i, module)

@@ -84,6 +84,8 @@ static int read_yarn(struct model_params *p, struct hf_keys *k, struct err *e)
         rc = hf_refuse(k, "truncate", "true", "false", e);
     if (rc)
         return rc;
+    /* The factor is what the file says. (transformers before version 5 put max_position_embeddings over the original one in its
+     * place where both are there; well-made files agree.) */
     if (attention == 0 && mscale != 0 && mscale_all != 0)
         attention = yarn_scale(factor, mscale) / yarn_scale(factor, mscale_all);
     p->rope_scaling = ROPE_YARN;

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "model/hf_json.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -16,6 +17,8 @@ static int add_file(struct hf_shards *s, const char *folder, const char *name, s
 {
     char path[PATH_MAX];
     int rc = path_join(path, sizeof path, e, "%s/%s", folder, name);
+    if (!rc && access(path, F_OK) != 0 && errno == ENOENT)
+        rc = err_set(e, ERR_FORMAT, "%s is missing", path);
     if (!rc)
         rc = safetensors_open(&s->files[s->n_files], path, e);
     if (!rc)
@@ -126,11 +129,12 @@ static int check_map(const struct hf_shards *s, const char *label, const json_t 
     if (json_object_size(map) != s->n_tensors) {
         const char *name;
         json_t *file;
+        char shown[HF_SHOWN_BYTES];
         json_object_foreach((json_t *)map, name, file)
         {
             if (!find(s, name))
-                return err_set(e, ERR_FORMAT, "%s: tensor %.96s is not in %.96s", label, name,
-                               json_string_value(file));
+                return err_set(e, ERR_FORMAT, "%s: tensor %s is not in %.96s", label,
+                               hf_shown(name, shown), json_string_value(file));
         }
     }
     return 0;

@@ -13,52 +13,28 @@
 
 static const char MAGIC[7] = {'E', 'X', 'A', 'M', 'E', 'T', 'A'};
 
-enum { META_VERSION = 2 };
+enum { META_VERSION = 3 };
 
 void meta_init(struct model_meta *m)
 {
     *m = (struct model_meta){.tok = {.bos = -1, .eos = -1, .unk = -1, .pad = -1}};
 }
 
-static void strings_free(char **strings, uint32_t n)
-{
-    for (uint32_t i = 0; strings && i < n; i++)
-        free(strings[i]);
-    free(strings);
-}
-
 void meta_fini(struct model_meta *m)
 {
-    strings_free(m->tok.tokens, m->tok.n_tokens);
-    strings_free(m->tok.merges, m->tok.n_merges);
-    free(m->tok.types);
+    meta_tokenizer_fini(&m->tok);
     free(m->chat_template);
     meta_init(m);
 }
 
 int meta_encode(const struct model_meta *m, struct buf *out, struct err *e)
 {
-    const struct tokenizer_data *t = &m->tok;
     buf_put(out, MAGIC, sizeof MAGIC);
     buf_u8(out, META_VERSION);
     buf_str(out, m->name);
 
     meta_params_put(out, &m->params);
-    buf_str(out, t->model);
-    buf_str(out, t->pre);
-    buf_u32(out, t->n_tokens);
-    for (uint32_t i = 0; i < t->n_tokens; i++)
-        buf_str(out, t->tokens[i]);
-    buf_put(out, t->types, t->n_tokens);
-    buf_u32(out, t->n_merges);
-    for (uint32_t i = 0; i < t->n_merges; i++)
-        buf_str(out, t->merges[i]);
-    const int32_t ids[] = {t->bos, t->eos, t->unk, t->pad};
-    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
-        buf_u32(out, (uint32_t)ids[i]);
-    buf_u8(out, t->add_bos);
-    buf_u8(out, t->add_eos);
-
+    meta_tokenizer_put(out, &m->tok);
     buf_u8(out, m->chat_template != NULL);
     if (m->chat_template)
         buf_str(out, m->chat_template);
@@ -103,96 +79,10 @@ int meta_text_check(const void *text, size_t n, size_t max, const char *what, st
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-/* The next string as a new one. */
-static char *read_dup(struct rd *r, size_t max, const char *what, struct err *e)
-{
-    size_t n;
-    const void *p = rd_blob(r, max, &n);
-    if (!p) {
-        err_set(e, ERR_FORMAT, "model data: %s: too long, or the data end there", what);
-        return NULL;
-    }
-    if (meta_text_check(p, n, max, what, e))
-        return NULL;
-    char *s = malloc(n + 1);
-    if (!s) {
-        err_set(e, ERR_NOMEM, "out of memory for %zu bytes of %s", n, what);
-        return NULL;
-    }
-    memcpy(s, p, n);
-    s[n] = 0;
-    return s;
-}
-
-/* u32 count, then strings. What was read is handed over even on failure, for meta_fini. */
-static int read_strings(struct rd *r, char ***strings, uint32_t *count, uint32_t max,
-                        const char *what, struct err *e)
-{
-    uint32_t n = rd_u32(r);
-    if (!rd_ok(r) || n > max || n > rd_left(r) / 4) /* each has its 4-byte length */
-        return err_set(e, ERR_FORMAT,
-                       "model data: %" PRIu32 " %ss cannot be in %zu bytes (most are %" PRIu32 ")",
-                       n, what, rd_left(r), max);
-    *strings = calloc((size_t)n + 1, sizeof **strings);
-    if (!*strings)
-        return err_set(e, ERR_NOMEM, "out of memory for %" PRIu32 " %ss", n, what);
-    for (*count = 0; *count < n; (*count)++) {
-        struct err why = ERR_INIT;
-        char *s = read_dup(r, META_TOKEN_BYTES, what, &why);
-        if (!s)
-            return err_set(e, why.code, "%s number %" PRIu32 ": %s", what, *count, why.text);
-        (*strings)[*count] = s;
-    }
-    return 0;
-}
-
-static int read_tokenizer(struct rd *r, struct tokenizer_data *t, struct err *e)
-{
-    int rc = meta_text_get(r, t->model, sizeof t->model, "tokenizer model", e);
-    if (!rc)
-        rc = meta_text_get(r, t->pre, sizeof t->pre, "pre-tokenizer", e);
-    if (!rc)
-        rc = read_strings(r, &t->tokens, &t->n_tokens, META_MAX_VOCAB, "token", e);
-    if (rc)
-        return rc;
-    const uint8_t *types = rd_bytes(r, t->n_tokens);
-    if (!types)
-        return err_set(e, ERR_FORMAT, "model data: end inside the token types");
-    t->types = malloc((size_t)t->n_tokens + 1);
-    if (!t->types)
-        return err_set(e, ERR_NOMEM, "out of memory for %" PRIu32 " token types", t->n_tokens);
-    memcpy(t->types, types, t->n_tokens);
-    rc = read_strings(r, &t->merges, &t->n_merges, META_MAX_MERGES, "merge", e);
-    if (rc)
-        return rc;
-    int32_t *ids[] = {&t->bos, &t->eos, &t->unk, &t->pad};
-    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
-        *ids[i] = (int32_t)rd_u32(r);
-    rc = meta_bool_get(r, &t->add_bos, "add_bos", e);
-    return rc ? rc : meta_bool_get(r, &t->add_eos, "add_eos", e);
-}
-
 int meta_validate(const struct model_meta *m, struct err *e)
 {
-    const struct tokenizer_data *t = &m->tok;
     int rc = meta_params_validate(&m->params, e);
-    if (rc)
-        return rc;
-    for (uint32_t i = 0; i < t->n_tokens; i++)
-        if (t->types[i] < TOKEN_NORMAL || t->types[i] > TOKEN_BYTE)
-            return err_set(e, ERR_FORMAT,
-                           "token %" PRIu32 ": expected a type from %d to %d, found %u", i,
-                           TOKEN_NORMAL, TOKEN_BYTE, t->types[i]);
-    const struct {
-        const char *name;
-        int32_t id;
-    } ids[] = {{"bos", t->bos}, {"eos", t->eos}, {"unk", t->unk}, {"pad", t->pad}};
-    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
-        if (ids[i].id < -1 || (ids[i].id >= 0 && (uint32_t)ids[i].id >= t->n_tokens))
-            return err_set(e, ERR_FORMAT,
-                           "%s token: expected an id below %" PRIu32 ", found %" PRId32,
-                           ids[i].name, t->n_tokens, ids[i].id);
-    return 0;
+    return rc ? rc : meta_tokenizer_validate(&m->tok, e);
 }
 
 static int read_meta(struct rd *r, struct model_meta *m, struct err *e)
@@ -208,12 +98,12 @@ static int read_meta(struct rd *r, struct model_meta *m, struct err *e)
     if (!rc)
         rc = meta_params_get(r, &m->params, e);
     if (!rc)
-        rc = read_tokenizer(r, &m->tok, e);
+        rc = meta_tokenizer_get(r, &m->tok, e);
     bool has_template = false;
     if (!rc)
         rc = meta_bool_get(r, &has_template, "chat template", e);
     if (!rc && has_template) {
-        m->chat_template = read_dup(r, META_TEMPLATE_BYTES, "chat template", e);
+        m->chat_template = meta_text_dup(r, META_TEMPLATE_BYTES, "chat template", e);
         if (!m->chat_template)
             return e->code;
     }

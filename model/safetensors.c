@@ -1,10 +1,11 @@
 /* safetensors.c - see safetensors.h. */
 #include "model/safetensors.h"
 
+#include "model/hf_json.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -62,7 +63,9 @@ static int read_dtype(const char *label, struct st_tensor *t, const json_t *entr
             t->dtype = (enum st_dtype)i;
             return 0;
         }
-    return err_set(e, ERR_FORMAT, "%s: tensor %s: unknown dtype \"%.32s\"", label, t->name, dtype);
+    char shown[HF_SHOWN_BYTES];
+    return err_set(e, ERR_FORMAT, "%s: tensor %s: unknown dtype \"%s\"", label, t->name,
+                   hf_shown(dtype, shown));
 }
 
 static int read_shape(const char *label, struct st_tensor *t, const json_t *entry, struct err *e)
@@ -221,7 +224,7 @@ static int parse(struct safetensors *s, const uint8_t *p, size_t n, struct err *
     if (!json_is_object(header)) {
         int rc = header ? err_set(e, ERR_FORMAT, "%s: header: expected a JSON object", s->label)
                         : err_set(e, ERR_FORMAT, "%s: header: at byte %d: %s", s->label,
-                                  why.position, why.text);
+                                  why.position, hf_json_why(&why));
         json_decref(header);
         return rc;
     }

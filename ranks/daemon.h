@@ -35,6 +35,7 @@ struct worker;
 struct member { /* one line of the roster, by member id */
     bool known, up;
     bool drained; /* a router says that it has nothing running any more */
+    bool in_gang; /* a worker whose engines are shards of a replica that has shards here, too */
     bool lost;    /* was tried or up, and failed: does not lead until it is up again */
     uint8_t role;
     uint32_t rack;

@@ -50,6 +50,14 @@ static void args_fill(struct args *a, const struct engine_start *o)
     add_number(a, "--ctx", m->n_ctx);
     add_number(a, "--slots", m->n_slots);
     add_number(a, "--threads", o->n_threads);
+    if (m->settings[0]) {
+        add(a, "--settings");
+        add(a, m->settings);
+    }
+    if (o->node_count) {
+        add_number(a, "--node-index", o->node_index);
+        add_number(a, "--node-count", o->node_count);
+    }
     if (m->n_shards > 1) {
         add_number(a, "--shard", m->shard);
         add_number(a, "--shards", m->n_shards);

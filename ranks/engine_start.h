@@ -17,7 +17,8 @@ struct engine_start {
     const char *image_path;
     const struct msg_assign *assign;
     uint32_t n_threads;
-    uint64_t gang; /* of several shards: their start's number (ranks/shard.h) */
+    uint32_t node_index, node_count; /* among the engines of this node; 0 of 0: unknown */
+    uint64_t gang;                   /* of several shards: their start's number (ranks/shard.h) */
     bool
         shared_segment; /* the shards talk through the memory at CHANNEL_FD_SHARDS, not through a channel there */
     const int *fds; /* [n_fds] for the engine, from CHANNEL_FD_COMMANDS on */

@@ -160,6 +160,8 @@ static bool wants_link(struct daemon *d, uint32_t m)
         return false;
     if (p->role == ROLE_ROUTER)
         return true;
+    if (p->role == ROLE_WORKER && p->in_gang)
+        return true;
     /* A lost one below us leads again when it is back. */
     return p->role == ROLE_WORKER && p->rack == d->members[d->rank].rack &&
            (p->lost || m == members_rack_leader(d, p->rack));

@@ -1,7 +1,7 @@
 /* members.h - the roster of the world on each rank: start barrier, who is connected, who leads a rack. Loop thread only.
  *
  * Who connects to whom (the higher member id to the lower one): everybody to the scheduler; routers to the standbys; workers to every
- * router and to their rack's leader. A link that is lost is tried again every RETRY_US, those to lower workers of the
+ * router, to their rack's leader, and to those with shards of the same replica. A link that is lost is tried again every RETRY_US, those to lower workers of the
  * rack too (they would lead); only a member that was up and is lost is an event.
  */
 #ifndef EXA_RANKS_MEMBERS_H

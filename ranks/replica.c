@@ -258,6 +258,8 @@ static int connect_and_spawn(struct replica *r, struct err *e)
                              .image_path = r->image_path,
                              .assign = &r->assign,
                              .n_threads = r->n_threads,
+                             .node_index = r->host.node_index,
+                             .node_count = r->host.node_count,
                              .gang = r->shard ? shard_gang(r->shard) : 0,
                              .shared_segment = shared,
                              .fds = fds,
@@ -429,8 +431,9 @@ void replica_tick(struct replica *r, uint64_t now_us)
 void replica_submit(struct replica *r, const struct msg_submit *m, const uint8_t *body, size_t n)
 {
     struct err e = ERR_INIT;
+    /* in slots and waiting, as the engine said when it was ready */
     uint32_t room =
-        r->assign.n_slots < REPLICA_MAX_ATTEMPTS ? r->assign.n_slots : REPLICA_MAX_ATTEMPTS;
+        r->ready.n_slots < REPLICA_MAX_ATTEMPTS ? r->ready.n_slots : REPLICA_MAX_ATTEMPTS;
     const char *why = NULL;
     if (m->epoch != r->assign.epoch)
         why = "another epoch";
@@ -491,6 +494,13 @@ void replica_load(const struct replica *r, struct replica_load *out)
     out->step_us = atomic_load_explicit(&s->step_us, memory_order_relaxed);
     out->n_steps = atomic_load_explicit(&s->n_steps, memory_order_relaxed);
     out->n_tokens = atomic_load_explicit(&s->n_tokens, memory_order_relaxed);
+    out->step_p50_us = atomic_load_explicit(&s->step_p50_us, memory_order_relaxed);
+    out->step_p99_us = atomic_load_explicit(&s->step_p99_us, memory_order_relaxed);
+    out->n_prefill = atomic_load_explicit(&s->n_prefill, memory_order_relaxed);
+    out->n_reused = atomic_load_explicit(&s->n_reused, memory_order_relaxed);
+    out->n_preempted = atomic_load_explicit(&s->n_preempted, memory_order_relaxed);
+    out->n_drafted = atomic_load_explicit(&s->n_drafted, memory_order_relaxed);
+    out->n_draft_held = atomic_load_explicit(&s->n_draft_held, memory_order_relaxed);
 }
 
 uint32_t replica_deployment(const struct replica *r)
@@ -501,6 +511,11 @@ uint32_t replica_deployment(const struct replica *r)
 uint32_t replica_number(const struct replica *r)
 {
     return r->assign.replica;
+}
+
+uint32_t replica_node_index(const struct replica *r)
+{
+    return r->host.node_index;
 }
 
 uint64_t replica_epoch(const struct replica *r)

@@ -19,7 +19,7 @@ enum {
     REPLICA_DEATHS_US = 120 * 1000000,
     REPLICA_BACKOFF_MS = 200, /* doubled at each death, up to REPLICA_BACKOFF_MAX_MS */
     REPLICA_BACKOFF_MAX_MS = 10000,
-    REPLICA_MAX_ATTEMPTS = 256,
+    REPLICA_MAX_ATTEMPTS = 1024, /* of its engine: in slots and waiting */
 };
 
 struct replica;
@@ -28,6 +28,8 @@ struct replica_host { /* what a replica needs of its worker */
     void *ctx;
     uv_loop_t *loop;
     const char *engine_path; /* exaserve-engine */
+    /* This one's number among the engines of the node, which share its memory and cores; 0 of 0: unknown. */
+    uint32_t node_index, node_count;
     /* An engine is killed when it takes longer: from its start to READY; one step, or the way to the next. */
     uint64_t load_timeout_us, step_timeout_us;
     /* Step entries, one section, to split by router; in the buffer of the channel, valid during the call. */
@@ -61,6 +63,7 @@ const char *replica_trouble(const struct replica *r);
 bool replica_is_gone(const struct replica *r);
 uint32_t replica_deployment(const struct replica *r);
 uint32_t replica_number(const struct replica *r);
+uint32_t replica_node_index(const struct replica *r); /* as in replica_host */
 uint64_t replica_epoch(const struct replica *r);
 uint32_t replica_shard(const struct replica *r);
 

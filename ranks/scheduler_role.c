@@ -20,6 +20,22 @@ struct scheduler_role {
     bool stopped;
 };
 
+/* What the engine is to know beside what ranks understand themselves: engine/settings.h. */
+static void settings_write(char out[MSG_SETTINGS_BYTES], const struct config_model *m)
+{
+    int n = snprintf(out, MSG_SETTINGS_BYTES, "queue=%u prefix_cache=%s kv_type=%s speculation=%s",
+                     m->queue, m->prefix_cache ? "on" : "off", m->kv_type, m->speculation);
+    if (m->token_budget)
+        n += snprintf(out + n, (size_t)(MSG_SETTINGS_BYTES - n), " token_budget=%u",
+                      m->token_budget);
+    if (m->memory_fraction)
+        n += snprintf(out + n, (size_t)(MSG_SETTINGS_BYTES - n), " memory_fraction=%s",
+                      m->memory_fraction);
+    if (!strcmp(m->speculation, "draft"))
+        n += snprintf(out + n, (size_t)(MSG_SETTINGS_BYTES - n), " draft=%s", m->draft);
+    CHECK(n < MSG_SETTINGS_BYTES); /* config/options.c bounds the texts */
+}
+
 int scheduler_role_create(struct scheduler_role **out, struct daemon *d, struct err *e)
 {
     struct scheduler_role *s = calloc(1, sizeof *s);
@@ -44,6 +60,7 @@ int scheduler_role_create(struct scheduler_role **out, struct daemon *d, struct 
         .job_end_wall_s = d->alloc.end_wall_s,
     };
     s->d = d;
+    settings_write(wish.settings, m);
     int rc = sched_create(&s->sched, &wish, e);
     if (rc) {
         free(s);

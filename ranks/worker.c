@@ -183,6 +183,28 @@ static void take_unassign(struct worker *w, const struct msg_assign *a)
     }
 }
 
+/* The shards of a gang talk through their workers: these need links (members.h). */
+static void link_gang(struct worker *w, const struct msg_assign *a)
+{
+    for (uint32_t i = 0; i < a->n_peers; i++) {
+        uint32_t m = u32_at(a->peers, i);
+        if (m < w->d->n_ranks && m != w->d->rank)
+            w->d->members[m].in_gang = true;
+    }
+}
+
+/* The lowest number that no engine of this node has: with it go the cores that it runs on. */
+static uint32_t free_index(const struct worker *w)
+{
+    for (uint32_t index = 0;; index++) {
+        uint32_t i = 0;
+        while (i < w->n_replicas && replica_node_index(w->replicas[i]) != index)
+            i++;
+        if (i == w->n_replicas)
+            return index;
+    }
+}
+
 static void start_replica(struct worker *w, const struct msg_assign *a, uint32_t n_engines)
 {
     struct err e = ERR_INIT;
@@ -199,6 +221,9 @@ static void start_replica(struct worker *w, const struct msg_assign *a, uint32_t
                                 .refuse = on_refuse};
     uint32_t n_threads = a->n_threads ? a->n_threads : threads_share(w, n_engines);
     take_unassign(w, a); /* an older epoch of it gives way */
+    link_gang(w, a);
+    host.node_index = free_index(w);
+    host.node_count = host.node_index < n_engines ? n_engines : host.node_index + 1;
     if (w->n_replicas == MSG_MAX_REPLICAS) {
         log_error("worker: more than %d replicas on a node, replica %u is not started",
                   MSG_MAX_REPLICAS, a->replica);

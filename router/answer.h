@@ -12,6 +12,7 @@
 #include "router/api_error.h"
 #include "router/api_request.h"
 #include "router/models.h"
+#include "router/scores.h"
 
 struct answer {
     const struct model *model; /* the owner keeps it alive */
@@ -24,6 +25,17 @@ struct answer {
     uint32_t n_counted; /* completion_tokens: up to the token that ended it */
     bool ignore_eos, done;
     const char *finish_reason; /* "stop" or "length", once done */
+    const uint32_t *stop_ids;  /* [n_stop_ids] the request's own; the owner keeps them alive */
+    uint32_t n_stop_ids;
+    /* Log-probabilities, when asked for. */
+    bool want_scores;
+    struct scores scores;    /* of the tokens that count */
+    struct scores prompt;    /* one for each token of the prompt (answer_expect_prompt) */
+    size_t n_prompt_known;   /* of them, the first … */
+    double logprob_sum;      /* of the tokens that count */
+    size_t n_bytes, n_shown; /* of text: all, and that which may be shown */
+    uint32_t n_chars;        /* of all */
+    struct buf embedding;    /* f32, little-endian: of an embedding request */
 };
 
 enum answer_event {
@@ -40,6 +52,10 @@ enum answer_event {
 /* stops is taken. */
 void answer_init(struct answer *a, const struct model *m, struct stops *stops, bool ignore_eos,
                  uint32_t max_tokens);
+/* Log-probabilities of this prompt will come before the answer. 0, or -1: no memory. */
+int answer_expect_prompt(struct answer *a, const uint32_t *ids, size_t n);
+/* All log-probabilities of the prompt are there (or none are expected). */
+bool answer_knows_prompt(const struct answer *a);
 void answer_fini(struct answer *a);
 enum answer_event answer_push(struct answer *a, const struct step_entry *entry,
                               struct api_error *error);

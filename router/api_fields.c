@@ -5,36 +5,33 @@
 #include <math.h>
 #include <string.h>
 
-#define BOTH (API_CHAT | API_COMPLETION)
+#define BOTH     (API_CHAT | API_COMPLETION)
+#define TAKE(fn) static TAKE_FIELD(fn)
 
-#define TAKE(fn)                                                                                   \
-    static int fn(struct api_request *r, const struct api_field *f, json_t *value,                 \
-                  struct api_error *a)
-
-static int fail_type(const struct api_field *f, const char *expected, struct api_error *a)
+int api_fail_type(const struct api_field *f, const char *expected, struct api_error *a)
 {
     return api_fail(a, 400, API_INVALID, f->name, "invalid_type",
                     "Invalid type for '%s': expected %s.", f->name, expected);
 }
 
-static int fail_value(const struct api_field *f, const char *expected, struct api_error *a)
+int api_fail_value(const struct api_field *f, const char *expected, struct api_error *a)
 {
     return api_fail(a, 400, API_INVALID, f->name, "invalid_value",
                     "Invalid value for '%s': expected %s.", f->name, expected);
 }
 
-static int fail_unsupported(const struct api_field *f, struct api_error *a)
+int api_fail_unsupported(const struct api_field *f, struct api_error *a)
 {
     return api_fail(a, 400, API_INVALID, f->name, "unsupported_parameter",
                     "Unsupported parameter: '%s' is not supported by this service in that value.",
                     f->name);
 }
 
-static int get_int(const struct api_field *f, json_t *value, int64_t min, int64_t max, int64_t *out,
-                   struct api_error *a)
+int api_get_int(const struct api_field *f, json_t *value, int64_t min, int64_t max, int64_t *out,
+                struct api_error *a)
 {
     if (!json_is_integer(value))
-        return fail_type(f, "an integer", a);
+        return api_fail_type(f, "an integer", a);
     int64_t v = json_integer_value(value);
     if (v < min || v > max)
         return api_fail(a, 400, API_INVALID, f->name, "invalid_value",
@@ -45,10 +42,10 @@ static int get_int(const struct api_field *f, json_t *value, int64_t min, int64_
     return 0;
 }
 
-static int get_bool(const struct api_field *f, json_t *value, bool *out, struct api_error *a)
+int api_get_bool(const struct api_field *f, json_t *value, bool *out, struct api_error *a)
 {
     if (!json_is_boolean(value))
-        return fail_type(f, "a boolean", a);
+        return api_fail_type(f, "a boolean", a);
     *out = json_is_true(value);
     return 0;
 }
@@ -58,10 +55,10 @@ static int get_bool(const struct api_field *f, json_t *value, bool *out, struct 
 TAKE(take_model)
 {
     if (!json_is_string(value))
-        return fail_type(f, "a string", a);
+        return api_fail_type(f, "a string", a);
     r->model = json_string_value(value);
     if (!r->model[0] || strlen(r->model) != json_string_length(value))
-        return fail_value(f, "a model name", a);
+        return api_fail_value(f, "a model name", a);
     return 0;
 }
 
@@ -72,51 +69,10 @@ TAKE(take_max_tokens)
         return api_fail(a, 400, API_INVALID, f->name, "invalid_parameter_combination",
                         "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not "
                         "supported.");
-    if (get_int(f, value, 1, INT32_MAX, &v, a))
+    if (api_get_int(f, value, 0, INT32_MAX, &v, a)) /* 0 for an echo alone: api_fields_check */
         return -1;
     r->max_tokens = (uint32_t)v;
     r->has_max_tokens = true;
-    return 0;
-}
-
-TAKE(take_temperature)
-{
-    if (!json_is_number(value))
-        return fail_type(f, "a number", a);
-    double v = json_number_value(value);
-    if (!(v >= 0 && v <= 2))
-        return fail_value(f, "a number from 0 to 2", a);
-    r->temperature = (float)v;
-    return 0;
-}
-
-TAKE(take_top_p)
-{
-    if (!json_is_number(value))
-        return fail_type(f, "a number", a);
-    double v = json_number_value(value);
-    if (!(v >= 0 && v <= 1)) /* 0: the likeliest token alone, as OpenAI has it */
-        return fail_value(f, "a number from 0 to 1", a);
-    r->top_p = (float)v;
-    return 0;
-}
-
-TAKE(take_top_k)
-{
-    int64_t v = 0;
-    if (get_int(f, value, -1, INT32_MAX, &v, a))
-        return -1;
-    r->top_k = v > 0 ? (uint32_t)v : 0; /* vLLM: -1 and 0 are off */
-    return 0;
-}
-
-TAKE(take_seed)
-{
-    int64_t v = 0;
-    if (get_int(f, value, INT64_MIN, INT64_MAX, &v, a))
-        return -1;
-    r->seed = (uint64_t)v;
-    r->has_seed = true;
     return 0;
 }
 
@@ -124,7 +80,7 @@ static int add_stop(struct api_request *r, const struct api_field *f, json_t *va
                     struct api_error *a)
 {
     if (!json_is_string(value))
-        return fail_type(f, "a string or an array of strings", a);
+        return api_fail_type(f, "a string or an array of strings", a);
     size_t n = json_string_length(value);
     if (!n || n > STOPS_MAX_BYTES)
         return api_fail(a, 400, API_INVALID, f->name, "invalid_value",
@@ -151,18 +107,32 @@ TAKE(take_stop)
 
 TAKE(take_stream)
 {
-    return get_bool(f, value, &r->stream, a);
+    return api_get_bool(f, value, &r->stream, a);
 }
 
 TAKE(take_ignore_eos)
 {
-    return get_bool(f, value, &r->ignore_eos, a);
+    return api_get_bool(f, value, &r->ignore_eos, a);
+}
+
+TAKE(take_echo)
+{
+    return api_get_bool(f, value, &r->echo, a);
+}
+
+TAKE(take_encoding_format)
+{
+    const char *s = json_string_value(value);
+    if (!s)
+        return api_fail_type(f, "a string", a);
+    r->base64 = !strcmp(s, "base64");
+    return r->base64 || !strcmp(s, "float") ? 0 : api_fail_value(f, "'float' or 'base64'", a);
 }
 
 TAKE(take_stream_options)
 {
     if (!json_is_object(value))
-        return fail_type(f, "an object", a);
+        return api_fail_type(f, "an object", a);
     const char *key;
     json_t *item;
     json_object_foreach(value, key, item)
@@ -187,18 +157,6 @@ TAKE(take_stream_options)
     return 0;
 }
 
-TAKE(take_n)
-{
-    int64_t v = 0;
-    if (get_int(f, value, 1, 128, &v, a))
-        return -1;
-    if (v > 1)
-        return api_fail(a, 400, API_INVALID, "n", "unsupported_parameter",
-                        "Unsupported value: 'n' must be 1; several choices of one request are not "
-                        "supported, send the request several times.");
-    return 0;
-}
-
 /* --- fields accepted in their neutral form only ----------------------------------------------- */
 
 TAKE(take_harmless)
@@ -208,111 +166,113 @@ TAKE(take_harmless)
 
 TAKE(take_unsupported)
 {
-    return fail_unsupported(f, a);
-}
-
-TAKE(take_false)
-{
-    return json_is_boolean(value) ? json_is_true(value) ? fail_unsupported(f, a) : 0
-                                  : fail_type(f, "a boolean", a);
+    return api_fail_unsupported(f, a);
 }
 
 TAKE(take_true)
 {
-    return json_is_boolean(value) ? json_is_true(value) ? 0 : fail_unsupported(f, a)
-                                  : fail_type(f, "a boolean", a);
-}
-
-TAKE(take_neutral)
-{
-    if (!json_is_number(value))
-        return fail_type(f, "a number", a);
-    return json_number_value(value) == f->neutral ? 0 : fail_unsupported(f, a);
+    return json_is_boolean(value) ? json_is_true(value) ? 0 : api_fail_unsupported(f, a)
+                                  : api_fail_type(f, "a boolean", a);
 }
 
 TAKE(take_empty)
 {
     bool empty = (json_is_array(value) && !json_array_size(value)) ||
                  (json_is_object(value) && !json_object_size(value));
-    return empty ? 0 : fail_unsupported(f, a);
+    return empty ? 0 : api_fail_unsupported(f, a);
 }
 
-TAKE(take_tool_choice)
+TAKE(take_function_call)
 {
     const char *s = json_string_value(value);
-    return s && (!strcmp(s, "none") || !strcmp(s, "auto")) ? 0 : fail_unsupported(f, a);
-}
-
-TAKE(take_response_format)
-{
-    const char *type = json_string_value(json_object_get(value, "type"));
-    return type && !strcmp(type, "text") ? 0 : fail_unsupported(f, a);
+    return s && (!strcmp(s, "none") || !strcmp(s, "auto")) ? 0 : api_fail_unsupported(f, a);
 }
 
 TAKE(take_modalities)
 {
     if (!json_is_array(value))
-        return fail_type(f, "an array of strings", a);
+        return api_fail_type(f, "an array of strings", a);
     size_t i;
     json_t *item;
     json_array_foreach(value, i, item)
     {
         const char *s = json_string_value(item);
         if (!s || strcmp(s, "text"))
-            return fail_unsupported(f, a);
+            return api_fail_unsupported(f, a);
     }
     return 0;
 }
 
+#define NUMBER(member, least, most)                                                                \
+    api_take_number, least, most, offsetof(struct api_request, member)
+#define COUNT(member, least, most) api_take_count, least, most, offsetof(struct api_request, member)
+
 static const struct api_field FIELDS[] = {
-    {"model", BOTH, take_model, 0},
-    {"messages", API_CHAT, api_take_messages, 0},
-    {"prompt", API_COMPLETION, api_take_prompt, 0},
-    {"max_tokens", BOTH, take_max_tokens, 0},
-    {"max_completion_tokens", API_CHAT, take_max_tokens, 0},
-    {"temperature", BOTH, take_temperature, 0},
-    {"top_p", BOTH, take_top_p, 0},
-    {"top_k", BOTH, take_top_k, 0},
-    {"seed", BOTH, take_seed, 0},
-    {"stop", BOTH, take_stop, 0},
-    {"stream", BOTH, take_stream, 0},
-    {"stream_options", BOTH, take_stream_options, 0},
-    {"n", BOTH, take_n, 0},
-    {"ignore_eos", BOTH, take_ignore_eos, 0},
+    {"model", BOTH | API_EMBEDDING, take_model, 0, 0, 0},
+    {"messages", API_CHAT, api_take_messages, 0, 0, 0},
+    {"tools", API_CHAT, api_take_tools, 0, 0, 0},
+    {"tool_choice", API_CHAT, api_take_tool_choice, 0, 0, 0},
+    {"chat_template_kwargs", API_CHAT, api_take_template_kwargs, 0, 0, 0},
+    {"prompt", API_COMPLETION, api_take_prompt, 0, 0, 0},
+    {"input", API_EMBEDDING, api_take_prompt, 0, 0, 0},
+    {"encoding_format", API_EMBEDDING, take_encoding_format, 0, 0, 0},
+    {"dimensions", API_EMBEDDING, COUNT(dimensions, 1, INT32_MAX)},
+    {"max_tokens", BOTH, take_max_tokens, 0, 0, 0},
+    {"max_completion_tokens", API_CHAT, take_max_tokens, 0, 0, 0},
+    {"min_tokens", BOTH, COUNT(sampling.min_tokens, 0, INT32_MAX)},
+    {"n", BOTH, COUNT(n, 1, API_MAX_N)},
+    {"best_of", API_COMPLETION, COUNT(best_of, 1, API_MAX_N)},
+    {"echo", API_COMPLETION, take_echo, 0, 0, 0},
+    /* which token comes next */
+    {"temperature", BOTH, NUMBER(sampling.temperature, 0, 2)},
+    {"top_p", BOTH, NUMBER(sampling.top_p, 0, 1)},
+    {"top_k", BOTH, api_take_top_k, 0, 0, 0},
+    {"min_p", BOTH, NUMBER(sampling.min_p, 0, 1)},
+    {"typical_p", BOTH, NUMBER(sampling.typical_p, 0, 1)},
+    {"repetition_penalty", BOTH, NUMBER(sampling.repetition_penalty, 0.01, 100)},
+    {"frequency_penalty", BOTH, NUMBER(sampling.frequency_penalty, -2, 2)},
+    {"presence_penalty", BOTH, NUMBER(sampling.presence_penalty, -2, 2)},
+    {"logit_bias", BOTH, api_take_logit_bias, 0, 0, 0},
+    {"seed", BOTH, api_take_seed, 0, 0, 0},
+    /* where it ends */
+    {"stop", BOTH, take_stop, 0, 0, 0},
+    {"stop_token_ids", BOTH, api_take_stop_token_ids, 0, 0, 0},
+    {"ignore_eos", BOTH, take_ignore_eos, 0, 0, 0},
+    /* what it must be */
+    {"response_format", BOTH, api_take_response_format, 0, 0, 0},
+    {"guided_json", BOTH, api_take_guided_json, 0, 0, 0},
+    {"guided_regex", BOTH, api_take_guided_regex, 0, 0, 0},
+    {"guided_choice", BOTH, api_take_guided_choice, 0, 0, 0},
+    {"guided_grammar", BOTH, api_take_guided_grammar, 0, 0, 0},
+    {"structured_outputs", BOTH, api_take_structured_outputs, 0, 0, 0},
+    /* how it is told */
+    {"stream", BOTH, take_stream, 0, 0, 0},
+    {"stream_options", BOTH, take_stream_options, 0, 0, 0},
+    {"logprobs", API_CHAT, api_take_logprobs_flag, 0, 0, 0},
+    {"top_logprobs", API_CHAT, api_take_top_logprobs, 0, 0, 0},
+    {"logprobs", API_COMPLETION, api_take_logprobs_count, 0, 0, 0},
+    /* whose turn it is */
+    {"priority", BOTH | API_EMBEDDING, api_take_priority, 0, 0, 0},
+    {"user", BOTH | API_EMBEDDING, api_take_user, 0, 0, 0},
     /* change nothing in the answer */
-    {"user", BOTH, take_harmless, 0},
-    {"metadata", BOTH, take_harmless, 0},
-    {"store", BOTH, take_harmless, 0},
-    {"service_tier", BOTH, take_harmless, 0},
-    {"safety_identifier", BOTH, take_harmless, 0},
-    {"prompt_cache_key", BOTH, take_harmless, 0},
-    {"prompt_cache_retention", BOTH, take_harmless, 0},
-    {"parallel_tool_calls", API_CHAT, take_harmless, 0},
-    {"prediction", API_CHAT, take_harmless, 0},
+    {"metadata", BOTH, take_harmless, 0, 0, 0},
+    {"store", BOTH, take_harmless, 0, 0, 0},
+    {"service_tier", BOTH, take_harmless, 0, 0, 0},
+    {"safety_identifier", BOTH, take_harmless, 0, 0, 0},
+    {"prompt_cache_key", BOTH, take_harmless, 0, 0, 0},
+    {"prompt_cache_retention", BOTH, take_harmless, 0, 0, 0},
+    {"parallel_tool_calls", API_CHAT, take_harmless, 0, 0, 0},
+    {"prediction", API_CHAT, take_harmless, 0, 0, 0},
     /* would change it: neutral values only */
-    {"tools", API_CHAT, take_empty, 0},
-    {"tool_choice", API_CHAT, take_tool_choice, 0},
-    {"functions", API_CHAT, take_empty, 0},
-    {"function_call", API_CHAT, take_tool_choice, 0},
-    {"response_format", API_CHAT, take_response_format, 0},
-    {"logprobs", API_CHAT, take_false, 0},
-    {"top_logprobs", API_CHAT, take_neutral, 0},
-    {"logprobs", API_COMPLETION, take_unsupported, 0},
-    {"logit_bias", BOTH, take_empty, 0},
-    {"presence_penalty", BOTH, take_neutral, 0},
-    {"frequency_penalty", BOTH, take_neutral, 0},
-    {"repetition_penalty", BOTH, take_neutral, 1},
-    {"min_p", BOTH, take_neutral, 0},
-    {"min_tokens", BOTH, take_neutral, 0},
-    {"skip_special_tokens", BOTH, take_true, 0},
-    {"audio", API_CHAT, take_unsupported, 0},
-    {"modalities", API_CHAT, take_modalities, 0},
-    {"reasoning_effort", API_CHAT, take_unsupported, 0},
-    {"verbosity", API_CHAT, take_unsupported, 0},
-    {"web_search_options", API_CHAT, take_unsupported, 0},
-    {"best_of", API_COMPLETION, take_neutral, 1},
-    {"echo", API_COMPLETION, take_false, 0},
-    {"suffix", API_COMPLETION, take_unsupported, 0},
+    {"functions", API_CHAT, take_empty, 0, 0, 0},
+    {"function_call", API_CHAT, take_function_call, 0, 0, 0},
+    {"skip_special_tokens", BOTH, take_true, 0, 0, 0},
+    {"audio", API_CHAT, take_unsupported, 0, 0, 0},
+    {"modalities", API_CHAT, take_modalities, 0, 0, 0},
+    {"reasoning_effort", API_CHAT, take_unsupported, 0, 0, 0},
+    {"verbosity", API_CHAT, take_unsupported, 0, 0, 0},
+    {"web_search_options", API_CHAT, take_unsupported, 0, 0, 0},
+    {"suffix", API_COMPLETION, take_unsupported, 0, 0, 0},
 };
 
 const struct api_field *api_field_find(const char *name, enum api_kind kind)
@@ -323,11 +283,19 @@ const struct api_field *api_field_find(const char *name, enum api_kind kind)
     return NULL;
 }
 
-int api_fields_check(const struct api_request *r, struct api_error *a)
+int api_fields_check(struct api_request *r, struct api_error *a)
 {
     json_t *options = json_object_get(r->root, "stream_options");
     if (options && !json_is_null(options) && !r->stream)
         return api_fail(a, 400, API_INVALID, "stream_options", "invalid_parameter_combination",
                         "The 'stream_options' parameter is only allowed when 'stream' is enabled.");
-    return 0;
+    if (r->has_max_tokens && !r->max_tokens && !r->echo)
+        return api_fail(a, 400, API_INVALID,
+                        json_object_get(r->root, "max_completion_tokens") ? "max_completion_tokens"
+                                                                          : "max_tokens",
+                        "invalid_value",
+                        "Invalid value for 'max_tokens': expected 1 to %d, got 0 (which is for "
+                        "'echo' alone).",
+                        INT32_MAX);
+    return r->kind == API_EMBEDDING ? 0 : api_sampling_check(r, a);
 }

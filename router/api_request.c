@@ -74,19 +74,25 @@ static int check_required(const struct api_request *r, struct api_error *a)
     if (!r->model)
         return api_fail(a, 400, API_INVALID, "model", "missing_required_parameter",
                         "Missing required parameter: 'model'.");
-    if (r->kind == API_CHAT && !r->n_messages)
+    if (r->kind == API_CHAT && !r->messages)
         return api_fail(a, 400, API_INVALID, "messages", "missing_required_parameter",
                         "Missing required parameter: 'messages'.");
-    if (r->kind == API_COMPLETION && !r->prompt && !r->prompt_ids)
+    if (r->kind == API_COMPLETION && !r->n_prompts)
         return api_fail(a, 400, API_INVALID, "prompt", "missing_required_parameter",
                         "Missing required parameter: 'prompt'.");
+    if (r->kind == API_EMBEDDING && !r->n_prompts)
+        return api_fail(a, 400, API_INVALID, "input", "missing_required_parameter",
+                        "Missing required parameter: 'input'.");
     return 0;
 }
 
 int api_request_parse(struct api_request *r, enum api_kind kind, const char *body, size_t n,
                       struct api_error *a)
 {
-    *r = (struct api_request){.kind = kind, .temperature = 1, .top_p = 1};
+    *r = (struct api_request){.kind = kind,
+                              .n = 1,
+                              .priority = API_PRIORITY_USUAL,
+                              .sampling = {.temperature = 1, .top_p = 1}};
     *a = (struct api_error){0};
     if (parse_json(r, body, n, a))
         return -1;
@@ -106,22 +112,24 @@ int api_request_parse(struct api_request *r, enum api_kind kind, const char *bod
 
 void api_request_drop_texts(struct api_request *r)
 {
-    for (size_t i = 0; i < r->n_joined; i++)
-        free(r->joined[i]);
-    free(r->joined);
-    free(r->messages);
-    free(r->prompt_ids);
+    json_decref(r->messages);
+    json_decref(r->tools);
+    json_decref(r->template_kwargs);
+    free(r->prompts);
+    free(r->ids);
     json_decref(r->root);
     r->root = NULL;
-    r->joined = NULL;
-    r->messages = NULL;
-    r->prompt_ids = NULL;
-    r->model = r->prompt = NULL;
-    r->n_joined = r->n_messages = r->n_prompt_ids = r->prompt_bytes = r->n_stops = 0;
+    r->messages = r->tools = r->template_kwargs = NULL;
+    r->prompts = NULL;
+    r->ids = NULL;
+    r->model = NULL;
+    r->n_prompts = r->n_ids = r->n_stops = 0;
 }
 
 void api_request_fini(struct api_request *r)
 {
     api_request_drop_texts(r);
+    free(r->bias);
+    free(r->constraint_source);
     *r = (struct api_request){0};
 }

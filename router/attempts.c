@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 struct slot {
-    struct flight *flight; /* NULL: free */
+    struct choice *choice; /* NULL: free */
     uint32_t generation;   /* of the current or last attempt */
     uint32_t next_free;
 };
@@ -39,7 +39,7 @@ void attempts_destroy(struct attempts *a)
     free(a);
 }
 
-int attempts_take(struct attempts *a, struct flight *f, uint32_t *slot, uint32_t *generation,
+int attempts_take(struct attempts *a, struct choice *c, uint32_t *slot, uint32_t *generation,
                   struct err *e)
 {
     uint32_t i = a->first_free;
@@ -52,7 +52,7 @@ int attempts_take(struct attempts *a, struct flight *f, uint32_t *slot, uint32_t
         if (a->first_free == ATTEMPT_NONE)
             a->last_free = ATTEMPT_NONE;
     }
-    a->slots[i].flight = f;
+    a->slots[i].choice = c;
     *slot = i;
     *generation = ++a->slots[i].generation;
     return 0;
@@ -61,7 +61,7 @@ int attempts_take(struct attempts *a, struct flight *f, uint32_t *slot, uint32_t
 void attempts_give(struct attempts *a, uint32_t slot)
 {
     struct slot *s = &a->slots[slot];
-    s->flight = NULL;
+    s->choice = NULL;
     s->next_free = ATTEMPT_NONE;
     if (a->last_free == ATTEMPT_NONE)
         a->first_free = slot;
@@ -70,9 +70,9 @@ void attempts_give(struct attempts *a, uint32_t slot)
     a->last_free = slot;
 }
 
-struct flight *attempts_find(const struct attempts *a, uint32_t slot, uint32_t generation)
+struct choice *attempts_find(const struct attempts *a, uint32_t slot, uint32_t generation)
 {
     if (slot >= a->n_made || a->slots[slot].generation != generation)
         return NULL;
-    return a->slots[slot].flight;
+    return a->slots[slot].choice;
 }

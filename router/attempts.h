@@ -1,4 +1,4 @@
-/* attempts.h - slots that name the running attempts: (slot, generation) → flight.
+/* attempts.h - slots that name the running attempts: (slot, generation) → choice.
  *
  * A slot is used again with a new generation, so a late frame of an earlier attempt finds nobody.
  * Pure; bounded at creation.
@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-struct flight;
+struct choice;
 struct attempts;
 
 enum { ATTEMPT_NONE = UINT32_MAX };
@@ -18,10 +18,10 @@ enum { ATTEMPT_NONE = UINT32_MAX };
 int attempts_create(struct attempts **out, uint32_t capacity, struct err *e);
 void attempts_destroy(struct attempts *a);
 /* ERR_LIMIT: all slots are taken. */
-int attempts_take(struct attempts *a, struct flight *f, uint32_t *slot, uint32_t *generation,
+int attempts_take(struct attempts *a, struct choice *c, uint32_t *slot, uint32_t *generation,
                   struct err *e);
 void attempts_give(struct attempts *a, uint32_t slot);
 /* NULL: nobody, or an older generation. */
-struct flight *attempts_find(const struct attempts *a, uint32_t slot, uint32_t generation);
+struct choice *attempts_find(const struct attempts *a, uint32_t slot, uint32_t generation);
 
 #endif

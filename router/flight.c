@@ -1,6 +1,6 @@
-/* flight.c - see flight.h. Here: how a request begins, what it writes, how it ends. Ends are
- * flight_flush (good, or as its frame says), flight_fail (typed error) and flight_abandon (the
- * client left); all go through flight_destroy.
+/* flight.c - see flight.h. Here: how a request begins and how it ends. Ends are flight_flush (good,
+ * or as its frame says), flight_fail (typed error) and flight_abandon (the client left); all go
+ * through flight_destroy.
  */
 #include "router/flight_parts.h"
 
@@ -11,20 +11,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum {
-    /* A whole answer or one step's events; six bytes for one is the worst that escaping does to the
-     * text's own cap. */
-    OUT_MAX_BYTES = 400 << 20,
-};
-
 /* --- ends ------------------------------------------------------------------------------------- */
+
+static void choice_fini(struct choice *c)
+{
+    choice_attempt_cancel(c);
+    if (c->state == CHOICE_WAITING)
+        choice_waiting_remove(c);
+    answer_fini(&c->answer);
+}
 
 static void flight_destroy(struct flight *f)
 {
     struct router *r = f->router;
-    flight_attempt_cancel(f);
-    if (f->state == FLIGHT_WAITING)
-        flight_waiting_remove(f);
+    for (uint32_t i = 0; i < f->n_choices; i++)
+        choice_fini(&f->choices[i]);
+    free(f->choices);
     flight_dirty_remove(f);
     if (f->prev)
         f->prev->next = f->next;
@@ -33,8 +35,6 @@ static void flight_destroy(struct flight *f)
     if (f->next)
         f->next->prev = f->prev;
     r->n_flights--;
-    if (f->has_answer)
-        answer_fini(&f->answer);
     prep_fini(&f->prep);
     model_unref(f->model);
     model_set_unref(f->prep.models);
@@ -71,19 +71,14 @@ void flight_abandon(struct flight *f)
     flight_destroy(f);
 }
 
-static struct usage usage_of(const struct flight *f)
-{
-    return (struct usage){(uint32_t)f->prep.prompt.n, f->answer.n_counted};
-}
+/* --- output ----------------------------------------------------------------------------------- */
 
-static void reply_whole(struct flight *f)
+static void send_whole(struct flight *f)
 {
     struct buf b;
     char extra[ROUTER_REQUEST_ID_BYTES + 32];
-    struct usage u = usage_of(f);
-    buf_init(&b, OUT_MAX_BYTES);
-    reply_put_whole(&b, &f->reply, (const char *)f->answer.text.data, f->answer.text.len,
-                    f->answer.finish_reason, &u);
+    buf_init(&b, FLIGHT_OUT_MAX_BYTES);
+    flight_put_whole(f, &b);
     snprintf(extra, sizeof extra, "x-request-id: %s\r\n", f->request_id);
     if (buf_ok(&b)) {
         http_conn_respond(f->conn, 200, extra, "application/json", b.data, b.len);
@@ -95,63 +90,90 @@ static void reply_whole(struct flight *f)
     buf_fini(&b);
 }
 
-/* --- output of a step ------------------------------------------------------------------------- */
-
-static void stream_step(struct flight *f)
+static void send_events(struct flight *f)
 {
     struct buf b;
-    struct answer *an = &f->answer;
-    buf_init(&b, OUT_MAX_BYTES);
-    if (!f->stream_begun) {
+    buf_init(&b, FLIGHT_OUT_MAX_BYTES);
+    flight_put_events(f, &b);
+    if (!f->stream_begun && b.len) {
         char extra[ROUTER_REQUEST_ID_BYTES + 32];
         snprintf(extra, sizeof extra, "x-request-id: %s\r\n", f->request_id);
         http_conn_stream_begin(f->conn, extra);
         f->stream_begun = true;
-        reply_put_role(&b, &f->reply);
     }
-    if (an->text.len)
-        reply_put_text(&b, &f->reply, (const char *)an->text.data, an->text.len);
-    buf_reset(&an->text);
-    if (an->finish_reason) {
-        struct usage u = usage_of(f);
-        reply_put_finish(&b, &f->reply, an->finish_reason);
-        if (f->reply.include_usage)
-            reply_put_usage(&b, &f->reply, &u);
-        reply_put_done(&b);
-    }
-    http_conn_stream_put(f->conn, b.data, b.len);
+    if (b.len)
+        http_conn_stream_put(f->conn, b.data, b.len);
     buf_fini(&b);
 }
 
-/* All of a frame's entries for f are in its answer: one write, and the end if it has come. */
+/* All of a frame's entries for f are in its answers: one write, and the end if it has come. */
 void flight_flush(struct flight *f)
 {
-    bool stream = f->prep.request.stream;
+    bool stream = f->prep.request.stream, ends = f->n_done == f->n_choices;
     if (f->has_failed) {
         struct api_error a = f->error;
-        if (stream && f->stream_begun && f->answer.text.len)
-            stream_step(f);
+        if (stream && f->stream_begun)
+            send_events(f);
         flight_fail(f, &a);
         return;
     }
     if (stream)
-        stream_step(f);
-    if (!f->ending) {
-        if (stream)
+        send_events(f);
+    if (!ends) {
+        if (stream && f->stream_begun)
             http_conn_flush(f->conn);
+        flight_begin_choices(f);
         return;
     }
     if (stream)
         http_conn_stream_end(f->conn, false);
     else
-        reply_whole(f);
+        send_whole(f);
     f->router->counters.n_finished++;
-    log_debug("router: request done id=%s prompt=%zu completion=%u reason=%s", f->reply.id,
-              f->prep.prompt.n, f->answer.n_counted, f->answer.finish_reason);
+    log_debug("router: request done id=%s choices=%u", f->reply.id, f->n_choices);
     flight_destroy(f);
 }
 
 /* --- preparing -------------------------------------------------------------------------------- */
+
+/* The seed of the number-th choice of a prompt: the first has the request's own. */
+static uint64_t choice_seed(uint64_t seed, uint32_t number)
+{
+    uint64_t z = seed + number * 0x9e3779b97f4a7c15u; /* splitmix64, as in sampler_choose.c */
+    if (!number)
+        return seed;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+/* Mean log-probabilities choose between more answers than are given (best_of). */
+static bool needs_scores(const struct api_request *q)
+{
+    return q->want_logprobs || q->best_of > q->n;
+}
+
+static int choice_init(struct flight *f, uint32_t index)
+{
+    struct prep *p = &f->prep;
+    const struct api_request *q = &p->request;
+    struct choice *c = &f->choices[index];
+    uint32_t per_prompt = f->reply.kind == API_EMBEDDING ? 1 : q->best_of;
+    *c = (struct choice){.flight = f,
+                         .slot = ATTEMPT_NONE,
+                         .index = index,
+                         .number = index % per_prompt,
+                         .prompt = &p->prompts[index / per_prompt]};
+    c->seed = choice_seed(q->sampling.seed, c->number);
+    answer_init(&c->answer, f->model, p->stops[index], q->ignore_eos, c->prompt->max_tokens);
+    p->stops[index] = NULL;
+    c->answer.stop_ids = q->stop_ids;
+    c->answer.n_stop_ids = q->n_stop_ids;
+    c->answer.want_scores = needs_scores(q);
+    if (!q->echo || !q->want_logprobs)
+        return 0;
+    return answer_expect_prompt(&c->answer, c->prompt->ids.ids, c->prompt->ids.n);
+}
 
 static void flight_prepared(struct flight *f)
 {
@@ -163,7 +185,7 @@ static void flight_prepared(struct flight *f)
                  "A model is being loaded. Try again shortly.");
         p->error.retry_after_s = RETRY_AFTER_S;
     }
-    if (p->error.status) {
+    if (p->error.status || !flight_queue_has_room(r, &p->error)) {
         a = p->error;
         flight_fail(f, &a);
         return;
@@ -171,17 +193,28 @@ static void flight_prepared(struct flight *f)
     f->model = model_ref(p->model);
     f->reply.model = f->model;
     f->reply.include_usage = p->request.include_usage;
-    f->seed = p->request.has_seed ? p->request.seed : router_random(r);
-    f->has_answer = true;
-    answer_init(&f->answer, f->model, p->stops, p->request.ignore_eos, p->max_tokens);
-    p->stops = NULL;
-    flight_enqueue(f);
+    if (!p->request.has_seed)
+        p->request.sampling.seed = router_random(r);
+    f->choices = calloc(p->n_choices, sizeof *f->choices);
+    int rc = f->choices ? 0 : -1;
+    while (!rc && f->n_choices < p->n_choices)
+        rc = choice_init(f, f->n_choices++);
+    if (rc) {
+        api_fail(&a, 500, API_SERVER_ERROR, NULL, "out_of_memory", "Out of memory.");
+        flight_fail(f, &a);
+        return;
+    }
+    flight_begin_choices(f);
+    flights_dispatch(r);
 }
 
 static void on_prepare(uv_work_t *w)
 {
     struct flight *f = w->data;
-    prep_run(&f->prep);
+    if (f->prep.body)
+        prep_run(&f->prep);
+    if (prep_has_constraint(&f->prep))
+        prep_compile(&f->prep);
 }
 
 static void on_prepared(uv_work_t *w, int status)
@@ -195,6 +228,32 @@ static void on_prepared(uv_work_t *w, int status)
     else
         flight_prepared(f);
     router_check_closed(r);
+}
+
+/* false: the pool does not take it. */
+static bool prepare_on_pool(struct flight *f)
+{
+    f->work.data = f;
+    if (uv_queue_work(f->router->loop, &f->work, on_prepare, on_prepared)) {
+        f->work.data = NULL;
+        return false;
+    }
+    f->router->n_jobs++;
+    return true;
+}
+
+static void prepare(struct flight *f)
+{
+    if (f->prep.body_bytes > PREP_INLINE_BYTES && prepare_on_pool(f))
+        return;
+    prep_run(&f->prep);
+    if (prep_has_constraint(&f->prep)) {
+        if (prepare_on_pool(f))
+            return;
+        api_fail(&f->prep.error, 503, API_SERVER_ERROR, NULL, "overloaded",
+                 "The request cannot be prepared now. Try again shortly.");
+    }
+    flight_prepared(f);
 }
 
 static void reply_init(struct flight *f, enum api_kind kind)
@@ -218,7 +277,6 @@ void flight_start(struct router *r, struct http_conn *c, const struct http_head 
     }
     f->router = r;
     f->conn = c;
-    f->slot = ATTEMPT_NONE;
     f->deadline_ms = uv_now(r->loop) + r->config.request_timeout_ms;
     routes_request_id(r, h, f->request_id);
     reply_init(f, kind);
@@ -232,14 +290,5 @@ void flight_start(struct router *r, struct http_conn *c, const struct http_head 
     r->n_flights++;
     r->counters.n_requests++;
     http_conn_set_user(c, f);
-    if (f->prep.body_bytes > PREP_INLINE_BYTES) {
-        f->work.data = f;
-        if (!uv_queue_work(r->loop, &f->work, on_prepare, on_prepared)) {
-            r->n_jobs++;
-            return;
-        }
-        f->work.data = NULL;
-    }
-    prep_run(&f->prep);
-    flight_prepared(f);
+    prepare(f);
 }

@@ -31,44 +31,50 @@ void flight_dirty_remove(struct flight *f)
 
 /* --- frames ----------------------------------------------------------------------------------- */
 
-static void on_entry(struct router *r, uint32_t worker, const struct step_section *s,
-                     const struct step_entry *entry)
+static void on_answer(struct choice *c, const struct step_entry *entry, enum answer_event event)
 {
-    struct flight *f = NULL;
-    if (entry->attempt.router == r->config.member &&
-        entry->attempt.router_inc == (uint32_t)r->config.incarnation)
-        f = attempts_find(r->attempts, entry->attempt.slot, entry->attempt.generation);
-    if (!f || f->pick.worker != worker || f->pick.deployment != s->deployment ||
-        f->pick.replica != s->replica || f->pick.epoch != s->epoch) {
-        r->counters.n_entries_stale++;
-        return;
-    }
-    switch (answer_push(&f->answer, entry, &f->error)) {
+    struct flight *f = c->flight;
+    switch (event) {
     case ANSWER_DROPPED:
-        r->counters.n_entries_dropped++;
+        f->router->counters.n_entries_dropped++;
         return;
     case ANSWER_REFUSED:
-        flight_refused(f);
+        choice_refused(c);
         return;
-    case ANSWER_STOPPED:
-        flight_attempt_cancel(f);
-        f->ending = true;
-        break;
-    case ANSWER_DONE:
-        flight_attempt_end(f);
-        f->ending = true;
-        break;
     case ANSWER_FAILED:
+        f->has_failed = true; /* all its attempts end with it */
+        /* fall through */
+    case ANSWER_STOPPED:
+    case ANSWER_DONE:
         if (entry->finish == FINISH_NONE)
-            flight_attempt_cancel(f);
+            choice_attempt_cancel(c);
         else
-            flight_attempt_end(f);
-        f->has_failed = true;
+            choice_attempt_end(c);
+        c->state = CHOICE_DONE;
+        f->n_done++;
         break;
     case ANSWER_MORE:
         break;
     }
+    c->is_new = true;
     flight_dirty_add(f);
+}
+
+static void on_entry(struct router *r, uint32_t worker, const struct step_section *s,
+                     const struct step_entry *entry)
+{
+    struct choice *c = NULL;
+    if (entry->attempt.router == r->config.member &&
+        entry->attempt.router_inc == (uint32_t)r->config.incarnation)
+        c = attempts_find(r->attempts, entry->attempt.slot, entry->attempt.generation);
+    if (!c || c->pick.worker != worker || c->pick.deployment != s->deployment ||
+        c->pick.replica != s->replica || c->pick.epoch != s->epoch) {
+        r->counters.n_entries_stale++;
+        return;
+    }
+    struct flight *f = c->flight;
+    on_answer(c, entry,
+              answer_push(&c->answer, entry, f->has_failed ? &(struct api_error){0} : &f->error));
 }
 
 void flights_on_steps(struct router *r, uint32_t worker, const void *body, size_t n)
@@ -105,32 +111,38 @@ static void fail_lost(struct flight *f, const char *why)
     struct api_error a;
     api_fail(&a, 502, API_SERVER_ERROR, NULL, "replica_lost",
              "The replica that worked on this request was lost: %s.", why);
-    flight_attempt_end(f);
-    flight_fail(f, &a);
+    flight_fail(
+        f, &a); /* silent is not dead: attempts are cancelled, they may compute on for nobody */
+}
+
+static bool runs_on(const struct choice *c, const struct table_lost *l)
+{
+    const struct table_pick *p = &c->pick;
+    return c->state == CHOICE_RUNNING && p->worker == l->worker && p->deployment == l->deployment &&
+           p->replica == l->replica && p->epoch == l->epoch && p->incarnation == l->incarnation;
 }
 
 void flights_on_worker_lost(struct router *r, uint32_t worker, const char *why)
 {
     for (struct flight *f = r->flights, *next; f; f = next) {
+        bool lost = false;
         next = f->next;
-        if (f->state == FLIGHT_RUNNING && f->pick.worker == worker) {
-            flight_attempt_cancel(f); /* silent is not dead: it may compute on for nobody */
+        for (uint32_t i = 0; i < f->n_begun; i++)
+            lost |= f->choices[i].state == CHOICE_RUNNING && f->choices[i].pick.worker == worker;
+        if (lost)
             fail_lost(f, why);
-        }
     }
 }
 
 void flights_on_replica_lost(struct router *r, const struct table_lost *l)
 {
     for (struct flight *f = r->flights, *next; f; f = next) {
+        bool lost = false;
         next = f->next;
-        const struct table_pick *p = &f->pick;
-        if (f->state == FLIGHT_RUNNING && p->worker == l->worker &&
-            p->deployment == l->deployment && p->replica == l->replica && p->epoch == l->epoch &&
-            p->incarnation == l->incarnation) {
-            flight_attempt_cancel(f); /* should it run there after all */
+        for (uint32_t i = 0; i < f->n_begun; i++)
+            lost |= runs_on(&f->choices[i], l);
+        if (lost)
             fail_lost(f, l->why);
-        }
     }
 }
 
@@ -148,29 +160,42 @@ static bool is_live(struct router *r, uint32_t deployment, struct live_memo *m)
     return m->live;
 }
 
-static bool flight_expired(struct flight *f, uint64_t now_ms, struct live_memo *memo,
-                           struct api_error *a)
+/* The first choice that has waited too long for a place. */
+static bool has_waited(struct flight *f, uint64_t now_ms, struct live_memo *memo,
+                       struct api_error *a)
 {
-    struct router *r = f->router;
-    if (f->state == FLIGHT_WAITING) {
-        bool live = is_live(r, f->model->deployment, memo);
-        uint64_t until = f->wait_until_ms;
+    for (uint32_t i = 0; i < f->n_begun; i++) {
+        const struct choice *c = &f->choices[i];
+        if (c->state != CHOICE_WAITING)
+            continue;
+        bool live = is_live(f->router, f->model->deployment, memo);
+        uint64_t until = c->wait_until_ms;
         if (!live && until > WAIT_FULL_MS - WAIT_ABSENT_MS)
             until -= WAIT_FULL_MS - WAIT_ABSENT_MS;
         if (f->deadline_ms < until)
             until = f->deadline_ms;
         if (now_ms < until)
-            return false;
+            continue;
         api_fail(a, 503, API_SERVER_ERROR, NULL, live ? "overloaded" : "no_replica",
                  live ? "All replicas are busy. Try again shortly."
                       : "No replica of this model is alive at the moment. Try again shortly.");
         a->retry_after_s = RETRY_AFTER_S;
         return true;
     }
-    if (f->state != FLIGHT_RUNNING || now_ms < f->deadline_ms)
+    return false;
+}
+
+static bool flight_expired(struct flight *f, uint64_t now_ms, struct live_memo *memo,
+                           struct api_error *a)
+{
+    if (!f->n_begun)
+        return false;
+    if (has_waited(f, now_ms, memo, a))
+        return true;
+    if (now_ms < f->deadline_ms)
         return false;
     api_fail(a, 504, API_SERVER_ERROR, NULL, "request_timeout",
-             "The request did not finish within %u ms.", r->config.request_timeout_ms);
+             "The request did not finish within %u ms.", f->router->config.request_timeout_ms);
     return true;
 }
 

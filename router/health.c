@@ -45,9 +45,12 @@ static void put_replica(struct buf *b, const struct router *r, const struct tabl
     buf_printf(b,
                "\"load\":{\"active\":%u,\"queued\":%u,\"slots\":%u,\"kv_free_tokens\":%u,"
                "\"kv_total_tokens\":%u,\"step_us\":%u,\"n_steps\":%" PRIu64 ",\"n_tokens\":%" PRIu64
-               "}}",
+               ",\"step_p50_us\":%u,\"step_p99_us\":%u,\"n_prefill\":%" PRIu64
+               ",\"n_reused\":%" PRIu64 ",\"n_preempted\":%" PRIu64 ",\"n_drafted\":%" PRIu64
+               ",\"n_draft_held\":%" PRIu64 "}}",
                l->n_active, l->n_queued, l->n_slots, l->kv_free_tokens, l->kv_total_tokens,
-               l->step_us, l->n_steps, l->n_tokens);
+               l->step_us, l->n_steps, l->n_tokens, l->step_p50_us, l->step_p99_us, l->n_prefill,
+               l->n_reused, l->n_preempted, l->n_drafted, l->n_draft_held);
 }
 
 static void put_detail(struct buf *b, const struct router *r)

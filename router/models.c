@@ -13,6 +13,7 @@ static int build_text(struct model *m, const struct model_meta *meta, struct err
         rc = chat_template_create(&m->chat, meta->chat_template, strlen(meta->chat_template), e);
     if (rc)
         return rc;
+    m->chat_has_tools = meta->chat_template && strstr(meta->chat_template, "tools");
     size_t n = tokenizer_eog_ids(m->tokenizer, m->eog, MSG_MAX_STOP_IDS);
     m->n_eog = n < MSG_MAX_STOP_IDS ? (uint32_t)n : MSG_MAX_STOP_IDS;
     return 0;
@@ -38,6 +39,8 @@ int model_build(struct model **out, const struct msg_model *msg, uint64_t create
     char hex[11];
     hex_encode(m->digest, 5, hex);
     snprintf(m->fingerprint, sizeof m->fingerprint, "fp_%s", hex);
+    m->n_embd = meta.params.pooling != POOLING_NONE ? meta.params.n_embd : 0;
+    m->add_eos = meta.tok.add_eos;
     m->n_ctx = msg->n_ctx ? msg->n_ctx : meta_context_default(&meta.params);
     rc = build_text(m, &meta, e);
     meta_fini(&meta);

@@ -20,9 +20,12 @@ struct model {
     char fingerprint[MODEL_FINGERPRINT_BYTES]; /* "fp_" and the start of the pack's digest */
     uint8_t digest[SHA256_BYTES];
     uint32_t n_ctx;     /* tokens a request may use, prompt and answer */
+    uint32_t n_embd;    /* numbers of an embedding; 0: it computes none */
+    bool add_eos;       /* embeddings: behind each text */
     uint64_t created_s; /* wall clock, as /v1/models shows it */
     struct tokenizer *tokenizer;
     struct chat_template *chat; /* NULL: the model has none */
+    bool chat_has_tools;        /* it shows tools to the model */
     uint32_t n_eog;
     uint32_t eog[MSG_MAX_STOP_IDS];
 };

@@ -15,6 +15,7 @@ enum route {
     ROUTE_NONE,
     ROUTE_CHAT,
     ROUTE_COMPLETION,
+    ROUTE_EMBEDDING,
     ROUTE_MODELS,
     ROUTE_MODEL,
     ROUTE_LIVE,
@@ -26,8 +27,8 @@ static const struct {
     enum route route;
 } ROUTES[] = {
     {"/v1/chat/completions", ROUTE_CHAT}, {"/v1/completions", ROUTE_COMPLETION},
-    {"/v1/models", ROUTE_MODELS},         {"/health/live", ROUTE_LIVE},
-    {"/health/ready", ROUTE_READY},
+    {"/v1/embeddings", ROUTE_EMBEDDING},  {"/v1/models", ROUTE_MODELS},
+    {"/health/live", ROUTE_LIVE},         {"/health/ready", ROUTE_READY},
 };
 static const char MODEL_PREFIX[] = "/v1/models/";
 
@@ -64,6 +65,15 @@ static enum route route_of(struct http_slice path)
     if (starts_with(path, MODEL_PREFIX) && path.n > strlen(MODEL_PREFIX))
         return ROUTE_MODEL;
     return ROUTE_NONE;
+}
+
+/* The kind of a route that takes requests; 0: none. */
+static enum api_kind kind_of(enum route route)
+{
+    return route == ROUTE_CHAT         ? API_CHAT
+           : route == ROUTE_COMPLETION ? API_COMPLETION
+           : route == ROUTE_EMBEDDING  ? API_EMBEDDING
+                                       : (enum api_kind)0;
 }
 
 static int hex_digit(char c)
@@ -208,7 +218,7 @@ static int check_head(struct router *r, const struct http_head *h, struct api_er
 {
     struct http_slice path = url_path(h->url);
     enum route route = route_of(path);
-    bool post = route == ROUTE_CHAT || route == ROUTE_COMPLETION;
+    bool post = kind_of(route) != 0;
     bool v1 = starts_with(path, "/v1/") || (path.n == 3 && starts_with(path, "/v1"));
     *header = "";
     if (v1 && !has_key(r, h)) {
@@ -256,12 +266,12 @@ void routes_on_request(void *ctx, struct http_conn *c, const struct http_head *h
     struct api_error a;
     char id[ROUTER_REQUEST_ID_BYTES], extra[ROUTER_REQUEST_ID_BYTES + 32];
     struct buf b;
-    if (route == ROUTE_CHAT || route == ROUTE_COMPLETION) {
+    if (kind_of(route)) {
         if (router_refuses(r, &a)) { /* draining began while the body came */
             routes_request_id(r, h, id);
             routes_respond_error(c, &a, id);
         } else {
-            flight_start(r, c, h, route == ROUTE_CHAT ? API_CHAT : API_COMPLETION);
+            flight_start(r, c, h, kind_of(route));
         }
         return;
     }

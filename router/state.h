@@ -10,9 +10,10 @@
 #include "router/table.h"
 
 struct flight;
+struct choice;
 
 enum {
-    ROUTER_MAX_WAITING = 1024, /* requests that wait for a free replica */
+    ROUTER_MAX_WAITING = 1024, /* that many wait for a free replica: no new requests */
     ROUTER_REQUEST_ID_BYTES = HTTP_MAX_REQUEST_ID_BYTES + 1,
 };
 
@@ -36,7 +37,7 @@ struct router {
     struct model_set *models;
     uint32_t n_building;                   /* models on their way through the thread pool */
     struct flight *flights;                /* all */
-    struct flight *waiting, *waiting_last; /* those without a replica, oldest first */
+    struct choice *waiting, *waiting_last; /* those without a replica: by priority, oldest first */
     struct flight *dirty;                  /* have output from the current frame */
     uint32_t n_flights, n_waiting, n_jobs;
     struct msg_service service;

@@ -1,14 +1,14 @@
 /* bpe.c - see bpe.h.
  *
- * A heap of candidate pairs over a linked list of symbols. An entry is stale when the pair at
- * its place has changed; as ranks name pairs, it is enough to look the pair up again and compare
- * ranks.
+ * A heap of candidate pairs over a linked list of symbols. An entry is stale when the pair at its place no longer makes the
+ * token that it did: that is the reference's own test, and where two merges make one token its answer hangs on it.
  */
 #include "text/bpe.h"
 
 #include "base/err.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static size_t pair_hash(uint32_t left, uint32_t right)
 {
@@ -47,9 +47,7 @@ static struct bpe_rule *slot_of(const struct bpe_table *t, uint32_t left, uint32
 
 void bpe_table_add(struct bpe_table *t, struct bpe_rule rule)
 {
-    struct bpe_rule *slot = slot_of(t, rule.left, rule.right);
-    if (slot->rank == UINT32_MAX)
-        *slot = rule;
+    *slot_of(t, rule.left, rule.right) = rule;
 }
 
 const struct bpe_rule *bpe_table_find(const struct bpe_table *t, uint32_t left, uint32_t right)
@@ -135,7 +133,7 @@ static void consider(const struct bpe_table *t, struct bpe_scratch *s, uint32_t 
         heap_push(s, (uint64_t)rule->rank << 32 | i);
 }
 
-void bpe_merge(const struct bpe_table *t, struct bpe_scratch *s, size_t n)
+void bpe_merge(const struct bpe_table *t, const uint32_t *rank_id, struct bpe_scratch *s, size_t n)
 {
     s->n_heap = 0;
     for (size_t i = 0; i < n; i++) {
@@ -148,7 +146,7 @@ void bpe_merge(const struct bpe_table *t, struct bpe_scratch *s, size_t n)
         uint64_t entry = heap_pop(s);
         uint32_t i = (uint32_t)entry;
         const struct bpe_rule *rule = rule_at(t, s, i);
-        if (!rule || rule->rank != entry >> 32)
+        if (!rule || rule->id != rank_id[entry >> 32])
             continue;
         struct bpe_symbol *left = &s->symbols[i];
         struct bpe_symbol *gone = &s->symbols[left->next];
@@ -162,4 +160,31 @@ void bpe_merge(const struct bpe_table *t, struct bpe_scratch *s, size_t n)
             consider(t, s, left->prev);
         consider(t, s, i);
     }
+}
+
+size_t bpe_merge_short(const struct bpe_table *t, uint32_t *ids, size_t n)
+{
+    const struct bpe_rule *rules[BPE_SHORT];
+    for (size_t i = 0; i + 1 < n; i++)
+        rules[i] = bpe_table_find(t, ids[i], ids[i + 1]);
+    while (n > 1) {
+        size_t best = 0;
+        uint32_t rank = UINT32_MAX;
+        for (size_t i = 0; i + 1 < n; i++)
+            if (rules[i] && rules[i]->rank < rank) {
+                rank = rules[i]->rank;
+                best = i;
+            }
+        if (rank == UINT32_MAX)
+            break;
+        ids[best] = rules[best]->id;
+        n--;
+        memmove(ids + best + 1, ids + best + 2, (n - best - 1) * sizeof *ids);
+        memmove(rules + best, rules + best + 1, (n - best) * sizeof(rules[0]));
+        if (best)
+            rules[best - 1] = bpe_table_find(t, ids[best - 1], ids[best]);
+        if (best + 1 < n)
+            rules[best] = bpe_table_find(t, ids[best], ids[best + 1]);
+    }
+    return n;
 }

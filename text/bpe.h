@@ -23,12 +23,12 @@ struct bpe_table {
 
 int bpe_table_init(struct bpe_table *t, size_t n_rules); /* 0 or ERR_NOMEM */
 void bpe_table_fini(struct bpe_table *t);
-/* A pair that is there already keeps its rank; at most n_rules are added. */
+/* Of equal pairs the last one stays, as in the reference; at most n_rules are added. */
 void bpe_table_add(struct bpe_table *t, struct bpe_rule rule);
 const struct bpe_rule *bpe_table_find(const struct bpe_table *t, uint32_t left, uint32_t right);
 
 struct bpe_symbol {
-    uint32_t id; /* BPE_NONE: a byte without a token; it never merges */
+    uint32_t id; /* BPE_NONE: it was merged into the one before */
     uint32_t prev, next;
 };
 enum { BPE_MAX_PIECE = 1 << 30 };
@@ -42,8 +42,11 @@ struct bpe_scratch {
 void bpe_scratch_fini(struct bpe_scratch *s);
 int bpe_scratch_reserve(struct bpe_scratch *s,
                         size_t n); /* room for a piece of n symbols; 0 or ERR_NOMEM */
-/* symbols[0..n).id are set by the caller. Afterwards the list from symbols[0] along `next` holds
- * the result. */
-void bpe_merge(const struct bpe_table *t, struct bpe_scratch *s, size_t n);
+/* symbols[0..n).id are set by the caller; rank_id[rank] is what that merge makes. Afterwards the list from symbols[0] along
+ * `next` holds the result. */
+void bpe_merge(const struct bpe_table *t, const uint32_t *rank_id, struct bpe_scratch *s, size_t n);
+/* The same for at most BPE_SHORT symbols where no token is made by two merges: ids[n] in place, how many are left. */
+enum { BPE_SHORT = 32 };
+size_t bpe_merge_short(const struct bpe_table *t, uint32_t *ids, size_t n);
 
 #endif

@@ -12,7 +12,7 @@ static const char REPLACEMENT[] = "\xEF\xBF\xBD";
 
 void detok_init(struct detok *d)
 {
-    d->n_held = 0;
+    *d = (struct detok){0};
 }
 
 /* Bytes of p that are a wrong sequence as a whole: at least one. */

@@ -43,6 +43,8 @@ struct dfa {
 struct rule_plan {
     bool written_in; /* its body stands in for every call */
 };
+struct rule_plan *rules_plan(struct ir_builder *b); /* [b->n_rules]; NULL: rc is set */
+
 struct automaton_ctx {
     struct ir_builder *b;
     const struct rule_plan *plan; /* [n_plan]; rules made later are never written in */
@@ -60,6 +62,8 @@ bool dfa_from_ir(struct automaton_ctx *c, struct ir *x, struct dfa *out);
 /* Over x AND y, or x AND NOT y; both without calls. */
 bool dfa_product(struct automaton_ctx *c, const struct dfa *x, const struct dfa *y, bool minus,
                  struct dfa *out);
+/* As arena_grow, with the fault told. */
+void *automaton_grow(struct automaton_ctx *c, void *p, size_t old, size_t n);
 uint32_t dfa_state_new(struct automaton_ctx *c, struct dfa *d); /* UINT32_MAX: failed */
 void dfa_mark_live(struct ir_builder *b, struct dfa *d, const bool *productive);
 

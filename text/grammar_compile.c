@@ -1,7 +1,5 @@
 /* grammar_compile.c - rules become automata, what can never be finished is cut away, and left recursion is refused.
- *
- * Rules that lead to no cycle and are small, or used once, are written into their callers: what is regular becomes one
- * automaton. All loops over rules run until nothing changes; the builder's work counter bounds them.
+ * All loops over rules run until nothing changes; the builder's work counter bounds them.
  */
 #include "text/grammar_automaton.h"
 #include "text/grammar_internal.h"
@@ -9,110 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    WRITE_IN_SIZE = 64,        /* nodes: smaller rules are always written in */
-    WRITE_IN_ONCE_SIZE = 4000, /* if there is one call only */
-    WRITE_IN_DEPTH = 300,
-};
-
-struct cost {
-    uint64_t size;
-    uint32_t depth;
-};
 struct compiler {
     struct ir_builder *b;
     struct automaton_ctx ctx;
-    uint32_t n_given; /* rules of the front end and the root */
     uint32_t root;
-    struct rule_plan *plan;
-    struct cost *cost;
-    uint32_t *n_calls, *n_unplanned; /* of each given rule: calls to it; callees not planned yet */
-    struct dfa **dfas;               /* [limits->max_rules]; NULL: not reached */
-    uint32_t *order, n_order;        /* reached rules, callers before callees */
+    struct dfa **dfas;        /* [limits->max_rules]; NULL: not reached */
+    uint32_t *order, n_order; /* reached rules, callers before callees */
     bool *productive, *nullable;
 };
-
-/* ---- which rules are written into their callers ---- */
-
-static struct cost cost_of(struct compiler *c, const struct ir *x)
-{
-    struct cost sum = {x->size, 1};
-    if (x->kind == IR_RULE && c->plan[x->rule].written_in)
-        return c->cost[x->rule];
-    if (x->kind == IR_RULE || x->kind == IR_BYTES || x->kind == IR_SET || x->kind == IR_NONE ||
-        !ir_work(c->b, 1))
-        return sum;
-    sum.size = 1;
-    for (uint32_t i = 0; i < x->n; i++) {
-        struct cost kid = cost_of(c, x->kids[i]);
-        sum.size += kid.size;
-        if (kid.depth >= sum.depth)
-            sum.depth = kid.depth + 1;
-    }
-    uint64_t times = x->kind != IR_REPEAT ? 1 : x->max == IR_INF ? x->min + 1u : x->max;
-    sum.size = sum.size > UINT32_MAX ? sum.size : sum.size * times;
-    return sum;
-}
-
-struct caller_link {
-    struct caller_link *next;
-    uint32_t caller;
-};
-
-static void plan_rule(struct compiler *c, uint32_t rule)
-{
-    struct cost k = cost_of(c, c->b->rules[rule].body);
-    c->cost[rule] = k;
-    c->plan[rule].written_in =
-        !c->b->rules[rule].apart && k.depth <= WRITE_IN_DEPTH &&
-        (k.size <= WRITE_IN_SIZE || (c->n_calls[rule] == 1 && k.size <= WRITE_IN_ONCE_SIZE));
-}
-
-static bool link_callers(struct compiler *c, struct caller_link **callers, uint32_t caller,
-                         const struct ir *x)
-{
-    if (!ir_work(c->b, 1))
-        return false;
-    if (x->kind == IR_RULE) {
-        struct caller_link *l = ir_alloc(c->b, sizeof *l);
-        if (!l)
-            return false;
-        *l = (struct caller_link){callers[x->rule], caller};
-        callers[x->rule] = l;
-        c->n_calls[x->rule]++;
-        c->n_unplanned[caller]++;
-    } else if (x->kind != IR_BYTES && x->kind != IR_SET && x->kind != IR_NONE) {
-        for (uint32_t i = 0; i < x->n; i++)
-            if (!link_callers(c, callers, caller, x->kids[i]))
-                return false;
-    }
-    return true;
-}
-
-/* Callees first; rules that lead to a cycle are never reached and stay calls. */
-static bool plan_rules(struct compiler *c)
-{
-    uint32_t n = c->n_given, top = 0;
-    struct caller_link **callers = ir_alloc(c->b, n * sizeof *callers);
-    uint32_t *ready = ir_alloc(c->b, n * sizeof *ready);
-    if (!callers || !ready)
-        return false;
-    for (uint32_t r = 0; r < n; r++)
-        if (!link_callers(c, callers, r, c->b->rules[r].body))
-            return false;
-    for (uint32_t r = 0; r < n; r++)
-        if (c->n_unplanned[r] == 0)
-            ready[top++] = r;
-    while (top) {
-        uint32_t r = ready[--top];
-        plan_rule(c, r);
-        for (struct caller_link *l = callers[r]; l; l = l->next)
-            if (--c->n_unplanned[l->caller] == 0)
-                ready[top++] = l->caller;
-    }
-    c->plan[c->root].written_in = false;
-    return !c->b->rc;
-}
 
 /* ---- automata of the rules that are reached ---- */
 
@@ -342,7 +244,7 @@ static void pack_state(const struct compiler *c, const struct packing *p, struct
     const struct dfa_state *x = &d->states[s];
     uint32_t at = p->number[rule][s], first = *n_calls;
     uint16_t *row = g->next + (size_t)at * g->n_classes;
-    uint8_t flags = (uint8_t)((x->accept ? STATE_ACCEPT : 0) | (rule == c->root ? STATE_ROOT : 0));
+    uint8_t flags = x->accept ? STATE_ACCEPT : 0;
     for (uint32_t k = 0; k < x->n_edges; k++) {
         uint32_t to = p->number[rule][x->edges[k].to];
         if (!to)
@@ -398,19 +300,13 @@ struct grammar *grammar_compile(struct ir_builder *b, struct ir *root)
     uint32_t n = b->n_rules;
     size_t most = b->limits->max_rules;
     struct compiler c = {.b = b,
-                         .n_given = n,
                          .root = r,
-                         .plan = ir_alloc(b, n * sizeof *c.plan),
-                         .cost = ir_alloc(b, n * sizeof *c.cost),
-                         .n_calls = ir_alloc(b, n * sizeof *c.n_calls),
-                         .n_unplanned = ir_alloc(b, n * sizeof *c.n_unplanned),
                          .dfas = ir_alloc(b, most * sizeof *c.dfas),
                          .order = ir_alloc(b, most * sizeof *c.order),
                          .productive = ir_alloc(b, most),
                          .nullable = ir_alloc(b, most)};
-    c.ctx = (struct automaton_ctx){.b = b, .plan = c.plan, .n_plan = n};
-    if (b->rc || !plan_rules(&c) || !build_automata(&c) || !refuse_left_recursion(&c) ||
-        !find_productive(&c))
+    c.ctx = (struct automaton_ctx){.b = b, .plan = rules_plan(b), .n_plan = n};
+    if (b->rc || !build_automata(&c) || !refuse_left_recursion(&c) || !find_productive(&c))
         return NULL;
     return pack(&c);
 }

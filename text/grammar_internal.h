@@ -16,7 +16,7 @@ enum grammar_flag {
     STATE_ACCEPT = 1,
     STATE_BYTES = 2, /* has edges on bytes */
     STATE_TAIL = 4,  /* an end and nothing else: a call that returns here need not be remembered */
-    STATE_ROOT = 8,  /* of the rule that is the whole text: nothing ever called it */
+    STATE_ENDS = 8,  /* the rule may end on the way of the plain chain from here */
 };
 
 struct grammar_call {
@@ -38,9 +38,9 @@ struct grammar {
     struct grammar_call *calls;
     /* Where any plain character (token_table.h) leads: the one state, 0 for nowhere, PLAIN_MIXED when it depends. */
     uint16_t *plain_next; /* [n_states] */
-    /* How many plain characters in a row can be taken so, without meeting an end or a call of the rule. */
+    /* How many plain characters in a row can be taken so, through states of the rule that call nothing, and where that stops. */
     uint16_t *plain_chain; /* [n_states] */
-    uint16_t *plain_end;   /* [n_states] the state where that stops */
+    uint16_t *plain_end;   /* [n_states] */
     size_t bytes;
 };
 

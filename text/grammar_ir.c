@@ -173,6 +173,29 @@ struct ir *ir_and(struct ir_builder *b, struct ir *x, struct ir *y)
     return parent_of(b, IR_AND, (struct ir *const[]){x, y}, 2);
 }
 
+struct ir *ir_multiple(struct ir_builder *b, uint32_t of)
+{
+    struct ir *x = node_new(b, IR_MULTIPLE);
+    if (x) {
+        x->min = of;
+        x->size = 20u * (uint64_t)of;
+    }
+    return x;
+}
+
+struct ir *ir_share(struct ir_builder *b, struct ir *x, const char *name)
+{
+    enum { SMALL = 40 };
+    if (!x || x->size <= SMALL)
+        return x;
+    uint32_t rule = ir_rule_new(b, name, strlen(name));
+    if (b->rc)
+        return NULL;
+    b->rules[rule].body = x;
+    b->rules[rule].apart = true;
+    return ir_call(b, rule);
+}
+
 struct ir *ir_minus(struct ir_builder *b, struct ir *x, struct ir *y)
 {
     if (!x || !y)

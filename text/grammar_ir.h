@@ -18,8 +18,9 @@ enum ir_kind {
     IR_ALT,
     IR_REPEAT, /* kids[0], min … max times */
     IR_RULE,
-    IR_AND,   /* what both kids match; regular kids only */
-    IR_MINUS, /* what kids[0] matches and kids[1] does not; regular kids only */
+    IR_AND,      /* what both kids match; regular kids only */
+    IR_MULTIPLE, /* decimal digits, any number of them, whose value is a multiple of min */
+    IR_MINUS,    /* what kids[0] matches and kids[1] does not; regular kids only */
 };
 enum { IR_INF = UINT32_MAX };
 
@@ -42,7 +43,7 @@ struct ir {
         struct cp_set set;
         uint32_t rule;
     };
-    uint32_t min, max; /* IR_REPEAT */
+    uint32_t min, max; /* IR_REPEAT; IR_MULTIPLE: min */
 };
 
 struct ir_rule {
@@ -81,6 +82,7 @@ struct ir *ir_repeat(struct ir_builder *b, struct ir *kid, uint32_t min, uint32_
 struct ir *ir_optional(struct ir_builder *b, struct ir *kid);
 struct ir *ir_call(struct ir_builder *b, uint32_t rule);
 struct ir *ir_and(struct ir_builder *b, struct ir *x, struct ir *y);
+struct ir *ir_multiple(struct ir_builder *b, uint32_t of);
 struct ir *ir_minus(struct ir_builder *b, struct ir *x, struct ir *y);
 /* ir_seq(b, x, y, …) and ir_alt(b, x, y, …) */
 struct ir *ir_list(struct ir_builder *b, enum ir_kind kind, struct ir *const *kids, size_t n);
@@ -88,6 +90,9 @@ struct ir *ir_list(struct ir_builder *b, enum ir_kind kind, struct ir *const *ki
     (struct ir *const[]){__VA_ARGS__}, sizeof((struct ir *[]){__VA_ARGS__}) / sizeof(struct ir *)
 #define ir_seq(b, ...) ir_list(b, IR_SEQ, IR_KIDS(__VA_ARGS__))
 #define ir_alt(b, ...) ir_list(b, IR_ALT, IR_KIDS(__VA_ARGS__))
+
+/* For an expression that is used in several places: itself when it is small, else a call to a rule for it. */
+struct ir *ir_share(struct ir_builder *b, struct ir *x, const char *name);
 
 /* A list that grows, for kids whose number is not known before. */
 struct ir_vec {

@@ -1,7 +1,8 @@
 /* grammar_masks.c - see grammar_masks.h.
  *
  * An entry is a set of tokens found once. Entries of the first kind belong to a state: tokens that a reading in that state can
- * take without leaving its rule, and the places in the tries where the rule may end in the middle of a token. Below such an
+ * take without leaving its rule, and the places in the tries where the rule may end in the middle of a token; there is one for
+ * each trie. Below such an
  * entry there is one for each state that its call returns to: tokens that go on from those places. It may have such places
  * again, and so on outwards. The mask of a reading is the union along that path; a state's mask the union of its readings.
  */
@@ -9,19 +10,21 @@
 
 #include "base/clock.h"
 #include "text/grammar_readings.h"
+#include "text/grammar_run.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { IN_PLAIN = 1u << 31 /* marks a node of the plain trie */ };
+enum { IN_PLAIN = 1 << 16 /* in the key of a state's entry: its tokens of the plain trie */ };
 enum { MIN_POOL_BYTES = 1 << 20, MIN_MASKS = 8 };
 
 struct entry {
-    uint32_t parent, key; /* parent 0: key is a state; else the state that is returned to */
+    uint32_t parent,
+        key; /* parent 0: key is a state and the trie; else the state that is returned to */
     uint32_t n_exits;
     uint32_t n_ids;      /* UINT32_MAX: a whole bit set */
     uint32_t ids, exits; /* into words */
-    uint32_t plain;      /* with token_table.plain_upto[this]; 0: none */
+    bool plain;          /* which trie */
 };
 struct grammar_masks {
     struct grammar *g;
@@ -33,8 +36,9 @@ struct grammar_masks {
     uint32_t *words;            /* ids, bit sets and exits of all entries */
     size_t n_words, cap_words;
     uint32_t *found;             /* [t->n_words] the set being made */
-    uint32_t *exits, n_exits;    /* [nodes of both tries] the same for its exits */
-    uint32_t *exit_round, round; /* [nodes of both tries] */
+    uint32_t *exits, n_exits;    /* [n_nodes] the same for its exits */
+    uint32_t *exit_round, round; /* [n_nodes] */
+    size_t n_nodes;              /* of the larger trie */
     uint32_t *path;              /* [t->max_depth + 1] sets of readings on the way down */
     struct grammar_masks_stats stats;
 };
@@ -54,7 +58,7 @@ static void clear(struct grammar_masks *m)
 static int alloc_all(struct grammar_masks *m, size_t max_bytes, struct err *e)
 {
     const struct token_table *t = m->t;
-    size_t n_nodes = (size_t)t->plain.n_nodes + t->rest.n_nodes + 1;
+    size_t n_nodes = (t->plain.n_nodes > t->rest.n_nodes ? t->plain.n_nodes : t->rest.n_nodes) + 1;
     size_t fixed = sizeof *m + 2 * n_nodes * sizeof(uint32_t) +
                    ((size_t)t->n_words + t->max_depth + 1) * sizeof(uint32_t);
     size_t least = fixed + MIN_POOL_BYTES + MIN_MASKS * (size_t)t->n_words * sizeof(uint32_t);
@@ -63,6 +67,7 @@ static int alloc_all(struct grammar_masks *m, size_t max_bytes, struct err *e)
                        "grammar masks: %zu bytes for a vocabulary of %u, at least %zu", max_bytes,
                        t->n_vocab, least);
     size_t pool = max_bytes - fixed;
+    m->n_nodes = n_nodes;
     m->cap_entries = (uint32_t)(pool / 8 / (sizeof(struct entry) + 4 * sizeof(uint32_t)));
     if (m->cap_entries > 1 << 18)
         m->cap_entries = 1 << 18;
@@ -130,27 +135,21 @@ static void found_tokens(struct grammar_masks *m, const struct token_trie *r,
 /* The rule may end after node i: what is below depends on the caller. */
 static void found_exit(struct grammar_masks *m, const struct token_trie *r, uint32_t i)
 {
-    uint32_t mark = r == &m->t->plain ? m->t->rest.n_nodes + i : i;
-    if (r->nodes[i].skip == i + 1 || m->exit_round[mark] == m->round)
+    if (r->nodes[i].skip == i + 1 || m->exit_round[i] == m->round)
         return;
-    m->exit_round[mark] = m->round;
-    m->exits[m->n_exits++] = r == &m->t->plain ? i | IN_PLAIN : i;
+    m->exit_round[i] = m->round;
+    m->exits[m->n_exits++] = i;
 }
 
-/* Nodes from … to - 1, whose parent was reached with readings `set` at depth `depth`. Nodes without a token of more than
- * `upto` characters are left out. false: no room. */
+/* Nodes from … to - 1, whose parent was reached with readings `set` at depth `depth`. false: no room. */
 static bool walk(struct grammar_masks *m, const struct token_trie *r, uint32_t from, uint32_t to,
-                 uint32_t set, uint32_t depth, uint32_t upto)
+                 uint32_t set, uint32_t depth)
 {
     struct readings *q = &m->readings;
     const uint8_t *class_of = m->g->class_of;
     m->path[depth] = set;
     for (uint32_t i = from; i < to;) {
         const struct token_trie_node *x = &r->nodes[i];
-        if (upto && x->max_chars <= upto) {
-            i = x->skip;
-            continue;
-        }
         uint32_t at = m->path[x->depth - 1];
         uint8_t class = class_of[x->byte];
         uint32_t next = q->rows[(size_t)at * m->g->n_classes + class];
@@ -173,49 +172,24 @@ static bool walk(struct grammar_masks *m, const struct token_trie *r, uint32_t f
     return true;
 }
 
-/* Which plain tokens need no walk, and how many characters those may have that do; -1: no walk at all. */
-static int plain_part(const struct grammar_masks *m, uint16_t state, uint32_t *plain)
-{
-    const struct grammar *g = m->g;
-    uint32_t chain = g->plain_chain[state], top = TOKEN_TABLE_PLAIN_STEPS;
-    *plain = 0;
-    if (g->plain_next[state] == 0)
-        return -1;
-    if (g->plain_next[state] == PLAIN_MIXED || chain == 0)
-        return 0;
-    if (chain == PLAIN_ENDLESS) {
-        *plain = top;
-        return -1;
-    }
-    *plain = chain < top - 1 ? chain : top - 1;
-    bool ends = *plain == chain && g->plain_next[g->plain_end[state]] == 0;
-    return ends ? -1 : (int)*plain;
-}
-
-static bool find_of_state(struct grammar_masks *m, uint16_t state, uint32_t *plain)
+static bool find_of_state(struct grammar_masks *m, uint16_t state, const struct token_trie *r)
 {
     uint32_t set = readings_at(&m->readings, state);
-    if (set == READINGS_FULL)
-        return false;
-    int upto = plain_part(m, state, plain);
-    return (upto < 0 || walk(m, &m->t->plain, 0, m->t->plain.n_nodes, set, 0, (uint32_t)upto)) &&
-           walk(m, &m->t->rest, 0, m->t->rest.n_nodes, set, 0, 0);
+    return set != READINGS_FULL && walk(m, r, 0, r->n_nodes, set, 0);
 }
 
-static bool find_of_return(struct grammar_masks *m, const struct entry *parent, uint16_t ret)
+static bool find_of_return(struct grammar_masks *m, const struct entry *parent, uint16_t ret,
+                           const struct token_trie *r)
 {
     uint32_t set = readings_return(&m->readings, ret);
-    if (set == READINGS_FULL)
-        return false;
-    if (set == READINGS_DEAD)
-        return true;
+    if (set == READINGS_FULL || set == READINGS_DEAD)
+        return set == READINGS_DEAD;
     bool exits = m->readings.sets[set].exits;
     for (uint32_t i = 0; i < parent->n_exits; i++) {
-        uint32_t x = m->words[parent->exits + i], node = x & ~(uint32_t)IN_PLAIN;
-        const struct token_trie *r = x & IN_PLAIN ? &m->t->plain : &m->t->rest;
+        uint32_t node = m->words[parent->exits + i];
         if (exits)
             found_exit(m, r, node);
-        if (!walk(m, r, node + 1, r->nodes[node].skip, set, r->nodes[node].depth, 0))
+        if (!walk(m, r, node + 1, r->nodes[node].skip, set, r->nodes[node].depth))
             return false;
     }
     return true;
@@ -257,7 +231,7 @@ static bool entry_fill(struct grammar_masks *m, struct entry *x)
     return true;
 }
 
-static uint32_t entry_make(struct grammar_masks *m, uint32_t parent, uint16_t key, uint32_t slot)
+static uint32_t entry_make(struct grammar_masks *m, uint32_t parent, uint32_t key, uint32_t slot)
 {
     struct entry x = {.parent = parent, .key = key};
     if (m->n_entries == m->cap_entries)
@@ -265,12 +239,13 @@ static uint32_t entry_make(struct grammar_masks *m, uint32_t parent, uint16_t ke
     memset(m->found, 0, m->t->n_words * sizeof *m->found);
     m->n_exits = 0;
     if (++m->round == 0) { /* it came round: old marks could look new */
-        memset(m->exit_round, 0,
-               ((size_t)m->t->plain.n_nodes + m->t->rest.n_nodes) * sizeof *m->exit_round);
+        memset(m->exit_round, 0, m->n_nodes * sizeof *m->exit_round);
         m->round = 1;
     }
-    bool ok =
-        parent ? find_of_return(m, &m->entries[parent], key) : find_of_state(m, key, &x.plain);
+    x.plain = parent ? m->entries[parent].plain : key & IN_PLAIN;
+    const struct token_trie *r = x.plain ? &m->t->plain : &m->t->rest;
+    bool ok = parent ? find_of_return(m, &m->entries[parent], (uint16_t)key, r)
+                     : find_of_state(m, (uint16_t)key, r);
     if (!ok || !entry_fill(m, &x))
         return NO_ROOM;
     m->entries[m->n_entries] = x;
@@ -278,9 +253,9 @@ static uint32_t entry_make(struct grammar_masks *m, uint32_t parent, uint16_t ke
     return m->n_entries++;
 }
 
-static uint32_t entry_of(struct grammar_masks *m, uint32_t parent, uint16_t key)
+static uint32_t entry_of(struct grammar_masks *m, uint32_t parent, uint32_t key)
 {
-    uint64_t hash = ((uint64_t)parent << 16 | key) * 0x9E3779B97F4A7C15u;
+    uint64_t hash = ((uint64_t)parent << 20 | key) * 0x9E3779B97F4A7C15u;
     uint32_t h = (uint32_t)(hash >> 32) & (m->table_cap - 1);
     for (; m->table[h]; h = (h + 1) & (m->table_cap - 1)) {
         const struct entry *x = &m->entries[m->table[h]];
@@ -301,11 +276,8 @@ static void unite(uint32_t *restrict mask, const uint32_t *restrict with, uint32
 
 static void add_entry(const struct grammar_masks *m, const struct entry *x, uint32_t *mask)
 {
-    uint32_t n_words = m->t->n_words;
-    if (x->plain)
-        unite(mask, m->t->plain_upto + (size_t)x->plain * n_words, n_words);
     if (x->n_ids == UINT32_MAX)
-        unite(mask, m->words + x->ids, n_words);
+        unite(mask, m->words + x->ids, m->t->n_words);
     else
         for (uint32_t i = 0; i < x->n_ids; i++) {
             uint32_t id = m->words[x->ids + i];
@@ -313,22 +285,43 @@ static void add_entry(const struct grammar_masks *m, const struct entry *x, uint
         }
 }
 
-/* false: the cache has no room for all that this state needs. */
+/* Plain tokens of at most `chars` characters. */
+static void add_plain(const struct token_table *t, uint32_t chars, uint32_t *mask)
+{
+    uint32_t k = chars < TOKEN_TABLE_PLAIN_STEPS ? chars : TOKEN_TABLE_PLAIN_STEPS;
+    if (k)
+        unite(mask, t->plain_upto + (size_t)k * t->n_words, t->n_words);
+    for (uint32_t i = 0; i < t->n_long && t->long_chars[i] <= chars; i++)
+        mask[t->long_ids[i] / 32] |= 1u << (t->long_ids[i] % 32);
+}
+
+/* One reading's tokens of one trie. false: the cache has no room. */
+static bool add_reading(struct grammar_masks *m, const struct grammar_state *s,
+                        struct grammar_thread t, uint32_t trie, uint32_t *mask)
+{
+    uint32_t x = entry_of(m, 0, t.state | trie);
+    while (x != NO_ROOM) {
+        add_entry(m, &m->entries[x], mask);
+        if (!t.frame || !m->entries[x].n_exits)
+            return true;
+        x = entry_of(m, x, s->frames[t.frame].ret);
+        t.frame = s->frames[t.frame].parent;
+    }
+    return false;
+}
+
 static bool add_readings(struct grammar_masks *m, const struct grammar_state *s, uint32_t *mask)
 {
+    int32_t longest_run = 0;
     for (uint32_t i = 0; i < s->n_threads; i++) {
-        uint16_t frame = s->threads[i].frame;
-        uint32_t x = entry_of(m, 0, s->threads[i].state);
-        while (x != NO_ROOM) {
-            add_entry(m, &m->entries[x], mask);
-            if (!frame || !m->entries[x].n_exits)
-                break;
-            x = entry_of(m, x, s->frames[frame].ret);
-            frame = s->frames[frame].parent;
-        }
-        if (x == NO_ROOM)
+        struct grammar_thread t = s->threads[i];
+        int32_t run = grammar_plain_run(s, t, m->t->plain_longest);
+        longest_run = run > longest_run ? run : longest_run;
+        if ((run == RUN_UNKNOWN && !add_reading(m, s, t, IN_PLAIN, mask)) ||
+            !add_reading(m, s, t, 0, mask))
             return false;
     }
+    add_plain(m->t, (uint32_t)longest_run, mask);
     return true;
 }
 
@@ -368,6 +361,15 @@ uint32_t grammar_mask(struct grammar_masks *m, const struct grammar_state *s, ui
     return count_bits(mask, t->n_words);
 }
 
+/* The plain trie only where runs of plain characters do not tell. */
+static bool warm_state(struct grammar_masks *m, uint32_t s)
+{
+    uint16_t next = m->g->plain_next[s], last = m->g->plain_next[m->g->plain_end[s]];
+    bool mixed = next == PLAIN_MIXED ||
+                 (next && last == PLAIN_MIXED && m->g->plain_chain[s] < m->t->plain_longest);
+    return entry_of(m, 0, s) != NO_ROOM && (!mixed || entry_of(m, 0, s | IN_PLAIN) != NO_ROOM);
+}
+
 uint32_t grammar_masks_warm(struct grammar_masks *m, uint64_t budget_us)
 {
     uint64_t start = clock_now_us();
@@ -377,7 +379,7 @@ uint32_t grammar_masks_warm(struct grammar_masks *m, uint64_t budget_us)
         if (!(m->g->flags[s] & STATE_BYTES))
             continue;
         going = going && m->n_words < m->cap_words / 2 && m->n_entries < m->cap_entries / 2 &&
-                clock_now_us() - start < budget_us && entry_of(m, 0, (uint16_t)s) != NO_ROOM;
+                clock_now_us() - start < budget_us && warm_state(m, s);
         left += !going;
     }
     return left;

@@ -12,8 +12,8 @@
 
 enum {
     MAX_BUILD_DEPTH = 1200,
-    CUT_SIZE = 1500, /* repetitions that take more nodes than this are cut */
-    CUT_COUNT = 24,  /* unless they are fewer than this */
+    CUT_SIZE = 16000, /* repetitions that take more nodes than this are cut */
+    CUT_COUNT = 24,   /* unless they are fewer than this */
 };
 
 static const uint32_t FAILED = UINT32_MAX;
@@ -25,13 +25,9 @@ uint32_t nfa_add(struct automaton_ctx *c, struct nfa *n, struct nfa_node node)
     if (n->n == n->cap) {
         uint32_t cap = n->cap ? n->cap * 2 : 64;
         struct nfa_node *more =
-            arena_grow(&c->b->arena, n->nodes, n->cap * sizeof *more, cap * sizeof *more);
-        if (!more) {
-            ir_fail(c->b, c->b->arena.over ? ERR_LIMIT : ERR_NOMEM,
-                    "grammar: compiling it takes more than %zu bytes of memory",
-                    c->b->limits->max_memory_bytes);
+            automaton_grow(c, n->nodes, n->cap * sizeof *more, cap * sizeof *more);
+        if (!more)
             return FAILED;
-        }
         n->nodes = more;
         n->cap = cap;
     }
@@ -257,6 +253,29 @@ static uint32_t build_product(struct automaton_ctx *c, struct nfa *n, struct ir 
     return embed(c, n, &both, next);
 }
 
+/* A node for each remainder; digits lead from one to the next. */
+static uint32_t build_multiple(struct automaton_ctx *c, struct nfa *n, uint32_t of, uint32_t next)
+{
+    uint32_t base = n->n;
+    for (uint32_t r = 0; r < of; r++)
+        if (nfa_add(c, n, (struct nfa_node){.kind = NFA_SPLIT}) == FAILED)
+            return FAILED;
+    for (uint32_t r = 0; r < of; r++) {
+        uint32_t at = FAILED;
+        for (uint32_t digit = 0; digit < 10; digit++) {
+            uint32_t to = base + (uint32_t)((r * 10ull + digit) % of);
+            uint32_t x = add_bytes(c, n, (uint8_t)('0' + digit), (uint8_t)('0' + digit), to);
+            at = digit ? add_split(c, n, x, at) : x;
+        }
+        if (r == 0)
+            at = add_split(c, n, at, next);
+        if (at == FAILED)
+            return FAILED;
+        n->nodes[base + r].a = n->nodes[base + r].b = at;
+    }
+    return base;
+}
+
 static uint32_t build_rule(struct automaton_ctx *c, struct nfa *n, uint32_t rule, uint32_t next)
 {
     if (rule < c->n_plan && c->plan[rule].written_in)
@@ -291,6 +310,8 @@ static uint32_t build_any(struct automaton_ctx *c, struct nfa *n, struct ir *x, 
         for (uint32_t i = 1; i < x->n && at != FAILED; i++)
             at = add_split(c, n, build(c, n, x->kids[i], next), at);
         return at;
+    case IR_MULTIPLE:
+        return build_multiple(c, n, x->min, next);
     case IR_REPEAT:
         return build_repeat(c, n, x, next);
     case IR_RULE:

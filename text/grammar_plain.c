@@ -7,11 +7,9 @@
 
 #include <stdlib.h>
 
-/* Does the state only pass bytes on, with no end and no call on the way? */
-static bool passes(const struct grammar *g, uint16_t s)
+static bool calls(const struct grammar *g, uint16_t s)
 {
-    return (!(g->flags[s] & STATE_ACCEPT) || (g->flags[s] & STATE_ROOT)) &&
-           g->call_at[s] == g->call_at[s + 1];
+    return g->call_at[s] != g->call_at[s + 1];
 }
 
 /* The one state that all bytes lo … hi lead to; 0 for nowhere. */
@@ -28,8 +26,8 @@ static uint16_t uniform(const struct grammar *g, uint16_t s, int lo, int hi)
 static uint16_t after_tail(const struct grammar *g, uint16_t s, int lo, int hi, int steps)
 {
     for (int i = 0; i < steps && s && s != PLAIN_MIXED; i++) {
-        if (!passes(g, s))
-            return PLAIN_MIXED;
+        if (calls(g, s) || (g->flags[s] & STATE_ACCEPT))
+            return PLAIN_MIXED; /* more may happen inside of a character than passing it on */
         s = uniform(g, s, i ? 0x80 : lo, i ? 0xBF : hi);
     }
     return s;
@@ -59,7 +57,8 @@ static uint16_t find_next(const struct grammar *g, uint16_t s)
     return to;
 }
 
-/* Follow next from s until it ends or meets a state whose chain is known; then fill in all on the way. */
+/* Follow next from s until it ends or meets a state whose chain is known; then fill in all on the way. A state that calls is not
+ * stepped into: its calls take characters in their own ways. Nor is one that has no bytes: the caller goes on there. */
 static void find_chain(struct grammar *g, uint16_t s, uint16_t *path)
 {
     uint32_t n = 0;
@@ -67,7 +66,7 @@ static void find_chain(struct grammar *g, uint16_t s, uint16_t *path)
     enum { OPEN = PLAIN_ENDLESS - 1 }; /* on the path; no chain is that long */
     while (g->plain_chain[at] == 0 && g->plain_end[at] == 0) {
         uint16_t to = g->plain_next[at];
-        if (to == 0 || to == PLAIN_MIXED || !passes(g, to)) {
+        if (to == 0 || to == PLAIN_MIXED || calls(g, to) || !(g->flags[to] & STATE_BYTES)) {
             g->plain_end[at] = at;
             break;
         }
@@ -76,11 +75,15 @@ static void find_chain(struct grammar *g, uint16_t s, uint16_t *path)
         at = to;
     }
     bool endless = g->plain_chain[at] == OPEN || g->plain_chain[at] == PLAIN_ENDLESS;
+    bool ends = g->flags[at] & STATE_ENDS;
     uint32_t length = g->plain_chain[at];
-    while (n) {
+    for (uint16_t next = at; n; next = path[n]) {
         uint16_t p = path[--n];
         g->plain_chain[p] = endless ? PLAIN_ENDLESS : (uint16_t)++length;
         g->plain_end[p] = endless ? p : g->plain_end[at];
+        ends = ends || (g->flags[next] & STATE_ACCEPT);
+        if (ends)
+            g->flags[p] |= STATE_ENDS;
     }
 }
 

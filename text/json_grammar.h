@@ -16,17 +16,22 @@ struct json_rules {
     uint32_t space, string, number, value; /* rule + 1; 0: not made yet */
 };
 
-struct ir *json_space(struct json_rules *j);
-struct ir *json_string(struct json_rules *j); /* any string */
-struct ir *json_char(struct json_rules *j);   /* one character inside a string, in any spelling */
-struct ir *json_number(struct json_rules *j); /* any number */
-struct ir *json_value(struct json_rules *j);  /* anything */
-struct ir *json_any_object(struct json_rules *j);
-struct ir *json_any_array(struct json_rules *j);
+struct ir *json_ir_space(struct json_rules *j);
+struct ir *json_ir_string(struct json_rules *j); /* any string */
+struct ir *json_ir_char(struct json_rules *j); /* one character inside a string, in any spelling */
+struct ir *json_ir_number(struct json_rules *j); /* any number */
+struct ir *json_ir_value(struct json_rules *j);  /* anything */
+struct ir *json_ir_any_object(struct json_rules *j);
+struct ir *json_ir_any_array(struct json_rules *j);
 /* "{" members "}", "[" items "]": `inside` with white space around; empty: also nothing. */
-struct ir *json_braces(struct json_rules *j, const char *open, struct ir *inside, bool empty,
-                       const char *close);
-struct ir *json_comma(struct json_rules *j); /* with the white space after it */
-struct ir *json_member(struct json_rules *j, struct ir *key, struct ir *value);
+struct ir *json_ir_braces(struct json_rules *j, const char *open, struct ir *inside, bool empty,
+                          const char *close);
+/* One character of the set inside a string, in its plain spelling: escaped only where it must be (as Python's json.dumps with
+ * ensure_ascii=False writes it). */
+struct ir *json_ir_spell(struct ir_builder *b, struct cp_set set);
+/* The string `text` with its quotes, in its plain spelling. */
+struct ir *json_ir_literal(struct ir_builder *b, const char *text, size_t n);
+struct ir *json_ir_comma(struct json_rules *j); /* with the white space after it */
+struct ir *json_ir_member(struct json_rules *j, struct ir *key, struct ir *value);
 
 #endif

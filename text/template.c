@@ -43,6 +43,8 @@ static int compile(struct chat_template *t, const char *source, size_t n, struct
         rc = p.rc;
         if (rc == 0)
             rc = template_check(t->body, e);
+        if (rc == 0)
+            rc = template_scopes(t, e);
     }
     free(tokens.items);
     return rc;
@@ -65,6 +67,7 @@ int chat_template_create(struct chat_template **out, const char *source, size_t 
         chat_template_destroy(t);
         return rc;
     }
+    template_probe(t);
     *out = t;
     return 0;
 }
@@ -82,6 +85,7 @@ void chat_template_destroy(struct chat_template *t)
 /* What a conversation weighs: what it may cost follows from it. */
 struct weight {
     size_t messages, values, bytes;
+    uint64_t max_steps; /* 0: what follows from the others */
 };
 
 static int weigh_text(const char *what, const char *p, size_t n, struct weight *w, struct err *e)
@@ -89,12 +93,10 @@ static int weigh_text(const char *what, const char *p, size_t n, struct weight *
     size_t bad = utf8_check(p, n);
     w->values++;
     w->bytes += n;
-    return bad == n ? 0
-                    : err_set(e, ERR_FORMAT, "%s: not valid UTF-8 at byte %zu", what, bad);
+    return bad == n ? 0 : err_set(e, ERR_FORMAT, "%s: not valid UTF-8 at byte %zu", what, bad);
 }
 
-static int weigh_json(const char *what, const json_t *j, int depth, struct weight *w,
-                      struct err *e)
+static int weigh_json(const char *what, const json_t *j, int depth, struct weight *w, struct err *e)
 {
     if (depth > TEMPLATE_MAX_VALUE_DEPTH)
         return err_set(e, ERR_LIMIT, "%s: nested deeper than %d", what, TEMPLATE_MAX_VALUE_DEPTH);
@@ -157,6 +159,8 @@ static int weigh_inputs(const struct chat_inputs *in, struct weight *w, struct e
 
 static uint64_t step_budget(const struct weight *w)
 {
+    if (w->max_steps)
+        return w->max_steps;
     uint64_t steps = TEMPLATE_STEPS + (uint64_t)w->messages * TEMPLATE_STEPS_PER_MESSAGE;
     return (steps < TEMPLATE_STEPS_MAX ? steps : TEMPLATE_STEPS_MAX) + w->bytes +
            (uint64_t)w->values * TEMPLATE_STEPS_PER_VALUE;
@@ -184,8 +188,9 @@ static int run(const struct chat_template *t, const struct chat_inputs *in,
                    : value_from_json(&ev, in->messages, &messages);
     if (rc == 0)
         rc = inputs_define(&ev, globals, in, &messages);
+    struct scope *own = rc == 0 ? scope_hiding(&ev, globals, t->hidden) : NULL;
     if (rc == 0)
-        rc = eval_block(&ev, globals, t->body);
+        rc = own ? eval_block(&ev, own, t->body) : eval_nomem(&ev);
     arena_fini(&ev.arena);
     if (rc) {
         out->len = had;
@@ -202,6 +207,14 @@ int chat_template_render_inputs(const struct chat_template *t, const struct chat
         return err_set(e, ERR_FORMAT, "messages: expected an array");
     int rc = weigh_inputs(in, &w, e);
     return rc ? rc : run(t, in, NULL, 0, &w, out, e);
+}
+
+int template_try(const struct chat_template *t, const struct chat_inputs *in, uint64_t steps,
+                 struct buf *out)
+{
+    struct weight w = {.max_steps = steps};
+    int rc = weigh_inputs(in, &w, NULL);
+    return rc ? rc : run(t, in, NULL, 0, &w, out, NULL);
 }
 
 int chat_template_render(const struct chat_template *t, const struct chat_message *messages,

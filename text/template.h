@@ -44,6 +44,15 @@ struct chat_message {
 int chat_template_create(struct chat_template **out, const char *source, size_t n, struct err *e);
 void chat_template_destroy(struct chat_template *t);
 
+/* Messages as OpenAI's clients send them, as this template wants them: *out is a new reference.
+ *  - content that is a list of texts, for a template that knows texts only: joined by newlines; any
+ *    other part is ERR_CONFIG; and a text for a template that knows lists only: a list of one;
+ *  - content that is null or missing: an empty text;
+ *  - arguments of tool calls that are the text of a JSON object: the object, if as_objects.
+ * What a template knows was found when it was created, by rendering a message of each kind. */
+int chat_template_adapt(const struct chat_template *t, const json_t *messages, bool as_objects,
+                        json_t **out, struct err *e);
+
 /* Append the prompt to out (its cap bounds the output: ERR_LIMIT); nothing is appended on failure.
  * raise_exception() in the template gives ERR_CONFIG with its text; what the template cannot do
  * with this conversation gives ERR_FORMAT with the template's line; a budget gives ERR_LIMIT. */

@@ -20,8 +20,8 @@ static int get_method(struct eval *ev, const struct value *v, struct str name, s
 {
     const struct builtin *b = method_find(v->type, name);
     *out = value_undefined(name);
-    if (v->type == VALUE_LIST && (v->list->kind > LIST_RANGE ||
-                                  (v->list->kind != LIST_LIST && str_is(name, "copy"))))
+    if (v->type == VALUE_LIST &&
+        (v->list->kind > LIST_RANGE || (v->list->kind != LIST_LIST && str_is(name, "copy"))))
         b = NULL;
     return b ? eval_bind(ev, b, v, out) : 0;
 }
@@ -227,9 +227,8 @@ static int slice_list(struct eval *ev, const struct list *l, const struct value 
     if (rc == 0 && l->kind == LIST_RANGE) {
         made->first = scaled(l->first, start, l->step);
         made->stop = scaled(l->first, stop, l->step);
-        made->step = scaled(0, l->step, part[2] && part[2]->type != VALUE_NONE
-                                            ? value_as_int(part[2])
-                                            : 1);
+        made->step =
+            scaled(0, l->step, part[2] && part[2]->type != VALUE_NONE ? value_as_int(part[2]) : 1);
     }
     for (int64_t i = start; rc == 0 && (step > 0 ? i < stop : i > stop); i += step) {
         rc = list_push(ev, made, &l->items[i]);

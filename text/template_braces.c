@@ -52,8 +52,7 @@ static int first_value(struct braces *f, struct str name, bool alone, struct val
         return 0;
     }
     for (size_t i = 0; i < f->args->n_kw; i++)
-        if (f->args->kw[i].name.n == name.n &&
-            memcmp(f->args->kw[i].name.p, name.p, name.n) == 0) {
+        if (f->args->kw[i].name.n == name.n && memcmp(f->args->kw[i].name.p, name.p, name.n) == 0) {
             *out = f->args->kw[i].value;
             return 0;
         }
@@ -79,9 +78,10 @@ static int field_value(struct braces *f, struct str path, struct value *out)
         n += subscript;
         if (subscript && n < path.n && path.p[n] != '.' && path.p[n] != '[')
             return eval_fail(f->ev, ERR_FORMAT, "only . or [ may follow ] in a format field");
-        struct value of = *out, key = is_number(part) ? value_int(as_number(part)) : value_str(part);
-        rc = subscript ? eval_get_item(f->ev, &of, &key, out)
-                       : eval_get_attr(f->ev, &of, part, out);
+        struct value of = *out,
+                     key = is_number(part) ? value_int(as_number(part)) : value_str(part);
+        rc =
+            subscript ? eval_get_item(f->ev, &of, &key, out) : eval_get_attr(f->ev, &of, part, out);
     }
     return rc;
 }
@@ -167,10 +167,8 @@ static int format_value(struct eval *ev, const struct value *v, struct str spec,
     const char *types = is_int ? "bcdnoxXeEfFgG%" : "neEfFgG%";
     bool whole = is_int && (!s.type || strchr("bcdoxXn", s.type));
     if ((s.type && !strchr(types, s.type)) || (whole && s.precision >= 0) ||
-        (s.comma && s.type == 'n') ||
-        (s.comma == ',' && s.type && strchr("boxX", s.type)))
-        return eval_fail(ev, ERR_FORMAT, "invalid format specification for %s",
-                         value_type_name(v));
+        (s.comma && s.type == 'n') || (s.comma == ',' && s.type && strchr("boxX", s.type)))
+        return eval_fail(ev, ERR_FORMAT, "invalid format specification for %s", value_type_name(v));
     if (s.type != 'c')
         return format_number(ev, v, &s, b);
     char text[4];

@@ -80,6 +80,19 @@ struct scope *scope_new(struct eval *ev, struct scope *parent)
     return sc;
 }
 
+struct scope *scope_hiding(struct eval *ev, struct scope *parent, const struct hidden *hidden)
+{
+    struct scope *sc = scope_new(ev, parent);
+    for (; sc && hidden; hidden = hidden->next) {
+        struct var *var = eval_alloc(ev, sizeof *var);
+        if (!var)
+            return NULL;
+        *var = (struct var){sc->vars, hidden->name, value_undefined(hidden->name)};
+        sc->vars = var;
+    }
+    return sc;
+}
+
 static int var_find(struct eval *ev, struct var *list, struct str name, struct var **out)
 {
     uint64_t seen = 0;
@@ -217,7 +230,7 @@ static int filter_items(struct eval *ev, struct scope *sc, const struct node *n,
 
 static int eval_round(struct eval *ev, struct scope *sc, const struct node *n, struct loop *loop)
 {
-    struct scope *inner = scope_new(ev, sc);
+    struct scope *inner = scope_hiding(ev, sc, n->hidden);
     if (!inner)
         return eval_nomem(ev);
     struct value loop_value = {.type = VALUE_LOOP, .loop = loop};
@@ -239,7 +252,7 @@ static int eval_rounds(struct eval *ev, struct scope *sc, const struct node *n,
     if (rc)
         return rc;
     if (items->n == 0) {
-        struct scope *inner = scope_new(ev, sc);
+        struct scope *inner = scope_hiding(ev, sc, n->hidden_else);
         return inner ? eval_block(ev, inner, n->other) : eval_nomem(ev);
     }
     struct loop *loop = eval_alloc(ev, sizeof *loop);
@@ -302,7 +315,7 @@ static int eval_set(struct eval *ev, struct scope *sc, const struct node *n)
 /* Render a body into text, then through the filters that the block names. */
 static int eval_captured(struct eval *ev, struct scope *sc, const struct node *n, struct value *out)
 {
-    struct scope *inner = scope_new(ev, sc);
+    struct scope *inner = scope_hiding(ev, sc, n->hidden);
     if (!inner)
         return eval_nomem(ev);
     struct captured c;
@@ -330,14 +343,14 @@ static int eval_filter_block(struct eval *ev, struct scope *sc, const struct nod
     struct value v;
     int rc = eval_captured(ev, sc, n, &v);
     if (rc == 0 && v.type != VALUE_STRING)
-        rc = eval_fail(ev, ERR_FORMAT, "a filter block must give text, not %s",
-                       value_type_name(&v));
+        rc =
+            eval_fail(ev, ERR_FORMAT, "a filter block must give text, not %s", value_type_name(&v));
     return rc ? rc : eval_write(ev, v.s);
 }
 
 static int eval_with(struct eval *ev, struct scope *sc, const struct node *n)
 {
-    struct scope *inner = scope_new(ev, sc);
+    struct scope *inner = scope_hiding(ev, sc, n->hidden);
     if (!inner)
         return eval_nomem(ev);
     for (const struct node *set = n->kwargs; set; set = set->next) {
@@ -388,6 +401,8 @@ static int eval_statement(struct eval *ev, struct scope *sc, const struct node *
         return eval_write(ev, n->name);
     case NODE_OUTPUT:
         return eval_output(ev, sc, n);
+    case NODE_PRINT:
+        return eval_block(ev, sc, n->list);
     case NODE_IF:
         return eval_if(ev, sc, n);
     case NODE_FOR:
@@ -431,7 +446,7 @@ int eval_block(struct eval *ev, struct scope *sc, const struct node *body)
 int eval_macro(struct eval *ev, const struct callable *m, const struct args *a, struct value *out)
 {
     struct captured c;
-    struct scope *sc = scope_new(ev, m->closure);
+    struct scope *sc = scope_hiding(ev, m->closure, m->macro->hidden);
     int rc = sc ? macro_bind(ev, sc, m->macro, a) : eval_nomem(ev);
     if (rc)
         return rc;

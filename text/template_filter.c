@@ -242,7 +242,8 @@ FILTER(f_int)
     if (v->type == VALUE_STRING && out->type != VALUE_UNDEFINED &&
         str_number(v->s, &is_int, &i, &f) == 0) {
         if (!is_int && !isfinite(f)) /* int(float("inf")): the default, too */
-            return isnan(f) ? 0 : eval_fail(ev, ERR_FORMAT, "cannot convert infinity to an integer");
+            return isnan(f) ? 0
+                            : eval_fail(ev, ERR_FORMAT, "cannot convert infinity to an integer");
         if (!is_int)
             return float_to_int(ev, f, out);
         *out = value_int(i);
@@ -270,7 +271,8 @@ FILTER(f_abs)
     if (!value_is_number(v))
         return eval_fail(ev, ERR_FORMAT, "abs of a %s", value_type_name(v));
     *out = v->type == VALUE_BOOL ? value_int(v->b) : *v;
-    return value_as_float(v) < 0 ? eval_negative(ev, v, out) : 0;
+    bool negative = v->type == VALUE_FLOAT ? signbit(v->f) : value_as_int(v) < 0;
+    return negative ? eval_negative(ev, v, out) : 0;
 }
 
 /* Python's round(): the decimal digits of the exact value, halves to even. */
@@ -370,5 +372,6 @@ const struct builtin *filter_find(struct str name)
     };
     const struct builtin *b = builtin_find(TABLE, BUILTIN_COUNT(TABLE), name);
     b = b ? b : filter_find_list(name);
-    return b ? b : filter_find_more(name);
+    b = b ? b : filter_find_more(name);
+    return b ? b : filter_find_library(name);
 }

@@ -9,6 +9,7 @@
 
 const struct builtin *filter_find_list(struct str name);
 const struct builtin *filter_find_more(struct str name);
+const struct builtin *filter_find_library(struct str name);
 
 /* str(v), as most filters on texts begin */
 int filter_text(struct eval *ev, const struct value *v, struct value *out);

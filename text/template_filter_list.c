@@ -330,7 +330,8 @@ FILTER(f_dictsort)
     if (!str_is(name, "key") && !str_is(name, "value"))
         return eval_fail(ev, ERR_FORMAT, "dictsort: by must be \"key\" or \"value\"");
     by = value_int(str_is(name, "value"));
-    rc = filter_sorted(ev, pairs.list, &by, &NO_DEFAULT, is_yes(a->bound[0]), is_yes(a->bound[2]), &made);
+    rc = filter_sorted(ev, pairs.list, &by, &NO_DEFAULT, is_yes(a->bound[0]), is_yes(a->bound[2]),
+                       &made);
     *out = value_list(made);
     return rc;
 }

@@ -14,8 +14,7 @@ FILTER(f_center)
     struct value text;
     int rc = filter_text(ev, v, &text);
     struct args width = {.pos = a->bound[0] ? a->bound[0] : &WIDTH, .n_pos = 1};
-    return rc ? rc
-              : builtin_call(ev, method_find(VALUE_STRING, STR("center")), &text, &width, out);
+    return rc ? rc : builtin_call(ev, method_find(VALUE_STRING, STR("center")), &text, &width, out);
 }
 
 /* "…"|format(a, b) or "…"|format(name=a) */
@@ -133,8 +132,9 @@ FILTER(f_attr)
         return rc;
     name = out->s;
     *out = value_undefined(name);
-    return v->type == VALUE_DICT && !method_find(VALUE_DICT, name) ? 0
-                                                                   : eval_get_attr(ev, v, name, out);
+    return v->type == VALUE_DICT && !method_find(VALUE_DICT, name)
+               ? 0
+               : eval_get_attr(ev, v, name, out);
 }
 
 /* ---- parts of lists ---- */

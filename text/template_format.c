@@ -8,8 +8,7 @@
 
 #include <stdio.h>
 
-static const struct format_spec SPEC_NONE = {
-    .fill = {" ", 1}, .width = -1, .precision = -1};
+static const struct format_spec SPEC_NONE = {.fill = {" ", 1}, .width = -1, .precision = -1};
 
 static bool is_digit(char c)
 {
@@ -45,8 +44,8 @@ int format_converted(struct eval *ev, const struct value *v, char how, struct st
                          : cp < 0x10000 ? "\\u%04x"
                                         : "\\U%08x",
                          cp);
-        build_put(&ascii, cp < 0x80 ? (struct str){out->p + i, len}
-                                    : (struct str){text, (size_t)n});
+        build_put(&ascii,
+                  cp < 0x80 ? (struct str){out->p + i, len} : (struct str){text, (size_t)n});
         i += len;
     }
     return how == 'a' && rc == 0 ? build_done(&ascii, out) : rc;

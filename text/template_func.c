@@ -47,8 +47,7 @@ static struct params params_read(const char *text)
 static size_t param_index(const struct params *p, struct str name)
 {
     size_t i = 0;
-    while (i < p->n &&
-           (p->lengths[i] != name.n || memcmp(p->names[i], name.p, name.n) != 0))
+    while (i < p->n && (p->lengths[i] != name.n || memcmp(p->names[i], name.p, name.n) != 0))
         i++;
     return i;
 }

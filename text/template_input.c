@@ -1,7 +1,6 @@
 /* template_input.c - what the caller of a rendering gives, as the template's variables. */
 #include "text/template_internal.h"
 
-
 static int list_from_json(struct eval *ev, const json_t *j, struct value *out)
 {
     struct list *l = list_new(ev, LIST_LIST);

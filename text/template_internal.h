@@ -27,10 +27,11 @@ enum {
     TEMPLATE_STEPS_PER_MESSAGE = 5000, /* and this for each message, */
     TEMPLATE_STEPS_MAX = 50000000,     /* at most (some seconds); */
     TEMPLATE_STEPS_PER_VALUE = 16,     /* and this for each value in them and in the tools */
+    TEMPLATE_STEPS_PROBE = 50000,      /* for each rendering that looks what a template knows */
     TEMPLATE_BYTES_PER_STEP = 32,      /* work on long strings counts by their bytes */
     TEMPLATE_MEMORY = 32 << 20,        /* an evaluation's memory: this, */
     TEMPLATE_MEMORY_PER_BYTE = 16,     /* and this for each byte of the messages */
-    TEMPLATE_MEMORY_PER_VALUE = 1024,  /* and for each value in them */
+    TEMPLATE_MEMORY_PER_VALUE = 512,   /* and for each value in them */
 };
 
 struct str {
@@ -122,6 +123,7 @@ enum node_kind {
     /* statements */
     NODE_TEXT,   /* name */
     NODE_OUTPUT, /* a */
+    NODE_PRINT,  /* list of NODE_OUTPUT */
     NODE_IF,     /* list of NODE_BRANCH: a test (NULL: else), list body */
     NODE_BRANCH,
     NODE_FOR,          /* a target, b iterable, c filter or NULL, list body, other = else,
@@ -155,11 +157,20 @@ struct node {
         *builtin; /* NULL: no such filter or test, an error only when it is reached */
     int64_t i;
     double f;
+    const struct hidden *hidden, *hidden_else; /* of a frame, see template_scope.c */
+};
+
+/* Names that are undefined when a frame begins. */
+struct hidden {
+    const struct hidden *next;
+    struct str name;
 };
 
 struct chat_template {
     struct arena arena;
     struct node *body;
+    const struct hidden *hidden;
+    bool takes_parts, takes_texts; /* as content of a message */
 };
 
 struct parser {
@@ -168,7 +179,7 @@ struct parser {
     struct err *e;
     int rc;
     int nesting;
-    int loops;     /* open for-blocks: break and continue need one */
+    int loops;    /* open for-blocks: break and continue need one */
     int specials; /* MACRO_ names used in the body that is being parsed */
 };
 struct node *
@@ -177,6 +188,13 @@ template_parse(struct parser *p); /* body; may be NULL for an empty template: ch
 /* template_check.c: what Jinja refuses when it compiles: filters and tests that nothing knows,
  * unless they stand in an if. */
 int template_check(const struct node *body, struct err *e);
+
+int template_scopes(struct chat_template *t, struct err *e);
+/* template_chat.c: fill takes_parts and takes_texts */
+void template_probe(struct chat_template *t);
+/* template.c: a rendering with at most so many steps */
+int template_try(const struct chat_template *t, const struct chat_inputs *in, uint64_t steps,
+                 struct buf *out);
 
 /* for template_parse.c and template_parse_expr.c; all return NULL (or false) after an error */
 struct node *parse_error(struct parser *p, const char *fmt, ...)
@@ -374,6 +392,7 @@ int eval_get_item(struct eval *ev, const struct value *v, const struct value *ke
 int eval_undefined(struct eval *ev, const struct value *v); /* the error: v is undefined */
 int eval_negative(struct eval *ev, const struct value *v, struct value *out);
 struct scope *scope_new(struct eval *ev, struct scope *parent);
+struct scope *scope_hiding(struct eval *ev, struct scope *parent, const struct hidden *hidden);
 int scope_set(struct eval *ev, struct scope *sc, struct str name, const struct value *v);
 int scope_get(struct eval *ev, struct scope *sc, struct str name, const struct value **out);
 
@@ -432,8 +451,7 @@ int value_check_key(struct eval *ev, const struct value *v); /* error: not hasha
 
 /* template_input.c: what the caller gives, as values whose strings point into it */
 int value_from_json(struct eval *ev, const json_t *j, struct value *out);
-int messages_from_plain(struct eval *ev, const struct chat_message *m, size_t n,
-                        struct value *out);
+int messages_from_plain(struct eval *ev, const struct chat_message *m, size_t n, struct value *out);
 /* The variables that transformers' apply_chat_template gives to a template. */
 int inputs_define(struct eval *ev, struct scope *sc, const struct chat_inputs *in,
                   const struct value *messages);
@@ -471,8 +489,12 @@ bool str_find(struct str s, struct str part, size_t from, size_t *at);
 struct str str_strip(struct str s, const struct str *chars, bool left, bool right);
 enum str_case { CASE_UPPER, CASE_LOWER, CASE_TITLE, CASE_CAPITAL, CASE_TITLE_FILTER };
 int str_case(struct eval *ev, struct str s, enum str_case how, struct str *out);
-bool char_is_decimal(uint32_t cp); /* Unicode 14, as Python 3.11: Nd, and */
-bool char_is_digit(uint32_t cp);   /* superscripts, circled digits … too */
+int char_decimal(uint32_t cp);   /* its digit, or -1; Unicode 14, as Python 3.11: Nd, and */
+bool char_is_digit(uint32_t cp); /* superscripts, circled digits … too */
+static inline bool char_is_decimal(uint32_t cp)
+{
+    return char_decimal(cp) >= 0;
+}
 int str_replace(struct eval *ev, struct str s, struct str from, struct str to, int64_t count,
                 struct str *out);
 int str_split(struct eval *ev, struct str s, const struct str *sep, int64_t max, bool from_right,

@@ -130,7 +130,9 @@ static void finish_tag(struct lexer *lx, size_t end)
 
 static int lex_comment(struct lexer *lx)
 {
-    for (size_t i = lx->at + 2; i + 1 < lx->n; i++) {
+    size_t first = lx->at + 2;
+    first += first < lx->n && (lx->s[first] == '-' || lx->s[first] == '+');
+    for (size_t i = first; i + 1 < lx->n; i++) {
         bool ok;
         size_t end = after_end(lx, i, '#', true, &ok);
         if (ok) {
@@ -138,7 +140,10 @@ static int lex_comment(struct lexer *lx)
             return 0;
         }
     }
-    return lex_error(lx, "a comment has no end (#})");
+    if (first < lx->n)
+        return lex_error(lx, "a comment has no end (#})");
+    advance(lx, first);
+    return 0;
 }
 
 /* "{% raw %}" at lx->at? Its end in *end. */
@@ -173,6 +178,8 @@ static bool raw_end(const struct lexer *lx, size_t at, size_t *end)
 static int lex_raw(struct lexer *lx, size_t begin_end)
 {
     finish_tag(lx, begin_end);
+    if (lx->at == lx->n) /* Jinja does not miss the end of a block without a text */
+        return 0;
     for (size_t i = lx->at; i + 1 < lx->n; i++) {
         size_t end;
         if (lx->s[i] != '{' || lx->s[i + 1] != '%' || !raw_end(lx, i, &end))

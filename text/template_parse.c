@@ -350,7 +350,7 @@ static struct node *parse_call_block(struct parser *p)
 /* {% print a, b %} is {{ a }}{{ b }}. */
 static struct node *parse_print(struct parser *p)
 {
-    struct node *n = node_new(p, NODE_WITH);
+    struct node *n = node_new(p, NODE_PRINT);
     struct node **tail = n ? &n->list : NULL;
     while (n && p->at->kind != TOK_BLOCK_END) {
         if (n->list && !parser_expect_op(p, ',', "a comma"))

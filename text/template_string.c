@@ -60,7 +60,7 @@ struct str str_strip(struct str s, const struct str *chars, bool left, bool righ
 
 /* ---- digits ---- */
 
-bool char_is_decimal(uint32_t cp)
+int char_decimal(uint32_t cp)
 {
     static const uint32_t ZEROS[] = {
         0x30,    0x660,   0x6F0,   0x7C0,   0x966,   0x9E6,   0xA66,   0xAE6,   0xB66,   0xBE6,
@@ -73,8 +73,8 @@ bool char_is_decimal(uint32_t cp)
     };
     for (size_t i = 0; i < sizeof ZEROS / sizeof ZEROS[0] && ZEROS[i] <= cp; i++)
         if (cp - ZEROS[i] < 10)
-            return true;
-    return false;
+            return (int)(cp - ZEROS[i]);
+    return -1;
 }
 
 bool char_is_digit(uint32_t cp)
@@ -385,6 +385,15 @@ int str_number(struct str s, bool *is_int, int64_t *i, double *f)
     if (s.n == 0 || s.n >= sizeof text)
         return -1;
     for (size_t k = 0; k < s.n; k++) {
+        uint32_t cp;
+        size_t len = utf8_next(s.p + k, &cp);
+        if (len > 1) { /* Python reads the digits of all scripts */
+            if (char_decimal(cp) < 0)
+                return -1;
+            text[n++] = (char)('0' + char_decimal(cp));
+            k += len - 1;
+            continue;
+        }
         bool lone =
             s.p[k] == '_' && (k == 0 || k + 1 == s.n || !isdigit((unsigned char)s.p[k - 1]) ||
                               !isdigit((unsigned char)s.p[k + 1]));

@@ -313,8 +313,8 @@ int value_contains(struct eval *ev, const struct value *box, const struct value 
         return rc;
     }
     struct list *items;
-    bool keys = box->type == VALUE_LIST && box->list->kind == LIST_VIEW &&
-                box->list->first == VIEW_KEYS;
+    bool keys =
+        box->type == VALUE_LIST && box->list->kind == LIST_VIEW && box->list->first == VIEW_KEYS;
     int rc = keys ? value_check_key(ev, item) : 0;
     if (rc == 0)
         rc = value_items(ev, box, &items);
@@ -375,7 +375,7 @@ int value_items(struct eval *ev, const struct value *v, struct list **out)
     case VALUE_UNDEFINED:
         return 0;
     case VALUE_LIST: /* what a generator has left */
-        l->items = v->list->items + v->list->taken;
+        l->items = v->list->n ? v->list->items + v->list->taken : NULL;
         l->n = l->cap = v->list->n - v->list->taken;
         v->list->taken = v->list->n;
         return 0;

@@ -136,19 +136,46 @@ static int copy_bytes(struct token_table *t, token_bytes_fn *bytes, const void *
     return 0;
 }
 
-static void fill_plain_sets(struct token_table *t)
+struct long_token {
+    uint32_t chars, id;
+};
+
+static int long_order(const void *x, const void *y)
 {
-    for (uint32_t i = 0; i < t->plain.n_ids; i++) {
+    const struct long_token *a = x, *b = y;
+    if (a->chars != b->chars)
+        return (a->chars > b->chars) - (a->chars < b->chars);
+    return (a->id > b->id) - (a->id < b->id);
+}
+
+static int fill_plain_sets(struct token_table *t, struct err *e)
+{
+    struct long_token *many = malloc((t->plain.n_ids + 1) * sizeof *many);
+    for (uint32_t i = 0; many && i < t->plain.n_ids; i++) {
         uint32_t id = t->plain.ids[i];
         size_t n;
         const uint8_t *p = token_table_get(t, id, &n);
         uint32_t chars = plain_chars(p, n);
+        if (chars > t->plain_longest)
+            t->plain_longest = chars;
         if (chars > TOKEN_TABLE_PLAIN_STEPS)
-            chars = TOKEN_TABLE_PLAIN_STEPS;
-        t->plain_upto[(size_t)chars * t->n_words + id / 32] |= 1u << (id % 32);
+            many[t->n_long++] = (struct long_token){chars, id};
+        else
+            t->plain_upto[(size_t)chars * t->n_words + id / 32] |= 1u << (id % 32);
     }
     for (size_t i = t->n_words; i < (size_t)(TOKEN_TABLE_PLAIN_STEPS + 1) * t->n_words; i++)
         t->plain_upto[i] |= t->plain_upto[i - t->n_words];
+    t->long_ids = calloc(t->n_long + 1, sizeof *t->long_ids);
+    t->long_chars = calloc(t->n_long + 1, sizeof *t->long_chars);
+    bool ok = many && t->long_ids && t->long_chars;
+    if (ok)
+        qsort(many, t->n_long, sizeof *many, long_order);
+    for (uint32_t i = 0; ok && i < t->n_long; i++) {
+        t->long_ids[i] = many[i].id;
+        t->long_chars[i] = many[i].chars;
+    }
+    free(many);
+    return ok ? 0 : err_set(e, ERR_NOMEM, "token table: no memory for %u tokens", t->n_vocab);
 }
 
 static int build_tries(struct token_table *t, struct err *e)
@@ -206,11 +233,11 @@ int token_table_create(struct token_table **out, uint32_t n_vocab, token_bytes_f
     int rc = table_alloc(t, n_vocab, eog_ids, n_eog, e);
     rc = rc ? rc : copy_bytes(t, bytes, ctx, e);
     rc = rc ? rc : build_tries(t, e);
+    rc = rc ? rc : fill_plain_sets(t, e);
     if (rc) {
         token_table_destroy(t);
         return rc;
     }
-    fill_plain_sets(t);
     *out = t;
     return 0;
 }
@@ -262,6 +289,8 @@ void token_table_destroy(struct token_table *t)
     free(t->bytes);
     free(t->eog_ids);
     free(t->plain_upto);
+    free(t->long_ids);
+    free(t->long_chars);
     free(t->plain.nodes);
     free(t->plain.ids);
     free(t->rest.nodes);
@@ -276,7 +305,8 @@ static size_t trie_bytes(const struct token_trie *r)
 
 size_t token_table_bytes(const struct token_table *t)
 {
-    return sizeof *t + (t->n_vocab + 1 + t->n_eog) * sizeof(uint32_t) + t->offsets[t->n_vocab] +
+    return sizeof *t + (t->n_vocab + 1 + t->n_eog + 2 * t->n_long) * sizeof(uint32_t) +
+           t->offsets[t->n_vocab] +
            (size_t)(TOKEN_TABLE_PLAIN_STEPS + 1) * t->n_words * sizeof(uint32_t) +
            trie_bytes(&t->plain) + trie_bytes(&t->rest);
 }

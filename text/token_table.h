@@ -41,8 +41,12 @@ struct token_table {
     uint32_t *offsets;         /* [n_vocab + 1] into bytes; owned, as all below */
     uint8_t *bytes;
     struct token_trie plain, rest;
-    uint32_t *
-        plain_upto; /* [TOKEN_TABLE_PLAIN_STEPS + 1][n_words]: plain tokens of 0 … k characters; the last: of any */
+    uint32_t
+        *plain_upto;    /* [TOKEN_TABLE_PLAIN_STEPS + 1][n_words]: plain tokens of up to k chars */
+    uint32_t *long_ids; /* plain tokens of more, by number of characters */
+    uint32_t *long_chars;
+    uint32_t n_long;
+    uint32_t plain_longest; /* characters */
     uint32_t *eog_ids;
     uint32_t n_eog;
     uint32_t max_depth; /* bytes of the longest token */

@@ -1,10 +1,8 @@
-/* tokenizer.h - text bytes → token ids → text bytes. Byte-level BPE ("gpt2") with the
- * pre-tokenizer named by the model.
+/* tokenizer.h - text bytes → token ids → text bytes: BPE (byte-level or SentencePiece's), unigram, WordPiece.
  *
- * A tokenizer is immutable after creation and may be used by several threads at once. Source:
- * GPT-2 byte-level BPE; pre-tokenizer `smollm` as described in docs (every \p{N} split off
- * first, then the GPT-2 expression); character classes are pinned tables
- * (text/unicode_tables.h), not the C library's or PCRE2's.
+ * A tokenizer is immutable after creation and may be used by several threads at once. The reference is the `tokenizers` library
+ * of Hugging Face: the same ids, for any text. Character classes are pinned tables, not the C library's or PCRE2's. The way of a
+ * text and how to add a kind: docs/internals/tokenizers.md.
  */
 #ifndef EXA_TEXT_TOKENIZER_H
 #define EXA_TEXT_TOKENIZER_H
@@ -19,8 +17,8 @@
 
 struct tokenizer;
 
-/* ERR_FORMAT: unknown tokenizer model or pre-tokenizer (named), duplicate or broken
- * tokens/merges. data is not kept. */
+/* ERR_FORMAT: unknown tokenizer model, pre-tokenizer or step (named), duplicate or broken tokens, merges or expressions. ERR_LIMIT:
+ * larger than this can work with. data is not kept. */
 int tokenizer_create(struct tokenizer **out, const struct tokenizer_data *data, struct err *e);
 void tokenizer_destroy(struct tokenizer *t);
 uint32_t tokenizer_vocab(const struct tokenizer *t);
@@ -32,15 +30,22 @@ struct token_vec {
 void token_vec_fini(struct token_vec *v);
 int token_vec_push(struct token_vec *v, uint32_t id); /* 0 or ERR_NOMEM */
 
-/* Append the ids of text[n]. special: control and user-defined tokens in the text are recognised
- * (prompts made by a template); otherwise they are ordinary text (what users write). max_tokens:
- * ERR_LIMIT when more would come out (error has no count: the work stops). Invalid UTF-8:
- * ERR_FORMAT with the byte position. Linear time on hostile input. */
+enum { TOKENIZER_MAX_TEXT = 256 << 20 }; /* bytes in one call */
+
+/* Append the ids of text[n], without what the model puts around a text. Added tokens in the text are recognised as the reference
+ * does it. special: control tokens, too (prompts made by a template); otherwise those are ordinary text (what users write), and no
+ * text makes one. max_tokens: ERR_LIMIT when more would come out (error has no count: the work stops). Invalid UTF-8: ERR_FORMAT
+ * with the byte position. Linear time on hostile input. */
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, bool special,
                      size_t max_tokens, struct token_vec *out, struct err *e);
 
-/* The raw bytes of one token; *n may be 0. Control tokens have no bytes unless `special`. NULL:
- * id outside the vocabulary. */
+/* What stands before and behind a text by itself (bos; [CLS] and [SEP]): ids, borrowed. */
+const uint32_t *tokenizer_prefix(const struct tokenizer *t, size_t *n);
+const uint32_t *tokenizer_suffix(const struct tokenizer *t, size_t *n);
+
+/* The raw bytes that one token adds to a text that has begun, wherever it stands: "▁the" is " the", "##ing" is "ing", "<0x0A>" is a
+ * newline, half a character is its bytes. Grammar masks and answers (which go on behind a prompt) are made of them. *n may be 0.
+ * Control tokens have no bytes unless `special`. NULL: id outside the vocabulary. */
 const char *tokenizer_bytes(const struct tokenizer *t, uint32_t id, bool special, size_t *n);
 /* An id that ends a generation (eos, end of turn, end of text). */
 bool tokenizer_is_eog(const struct tokenizer *t, uint32_t id);
@@ -49,15 +54,22 @@ size_t tokenizer_eog_ids(const struct tokenizer *t, uint32_t *ids, size_t max);
 int32_t tokenizer_bos(const struct tokenizer *t); /* -1: none */
 int32_t tokenizer_eos(const struct tokenizer *t);
 
-/* Incremental, UTF-8-safe detokenizing of one stream: bytes of an incomplete character are held
- * back. An invalid sequence becomes U+FFFD (as Python's errors="replace"). Fixed size, no
- * allocation. */
+/* Incremental, UTF-8-safe detokenizing of one stream: bytes of an incomplete character are held back. An invalid sequence becomes
+ * U+FFFD (as Python's errors="replace"). Fixed size, no allocation.
+ *
+ * detok_push takes bytes of tokenizer_bytes: text that goes on. detok_token takes ids of a text from its beginning on, where some
+ * models write no space before the first word. */
 struct detok {
     uint8_t held[4];
     uint8_t n_held;
+    bool begun;
+    uint32_t n_stripped; /* UINT32_MAX: the text has begun */
 };
 void detok_init(struct detok *d);
 void detok_push(struct detok *d, const char *bytes, size_t n, struct buf *out);
+/* An id outside the vocabulary is nothing. */
+void detok_token(struct detok *d, const struct tokenizer *t, uint32_t id, bool special,
+                 struct buf *out);
 void detok_finish(struct detok *d, struct buf *out); /* what is still held comes out as U+FFFD */
 
 #endif

@@ -57,6 +57,7 @@ enum {
     MSG_RACK_BYTES = 64,
     MSG_TEXT_BYTES = 512,
     MSG_MODEL_NAME_BYTES = 128,
+    MSG_SETTINGS_BYTES = 512,
 };
 
 enum member_role { ROLE_SCHEDULER = 1, ROLE_STANDBY = 2, ROLE_ROUTER = 3, ROLE_WORKER = 4 };
@@ -122,6 +123,10 @@ struct replica_load {
     uint32_t kv_free_tokens, kv_total_tokens;
     uint32_t step_us; /* last step's time */
     uint64_t n_steps, n_tokens;
+    /* Since the engine's start: what half of the steps and 99 of 100 stayed under, rows computed for prompts, their tokens that did not
+     * have to be computed, requests that had to give way for a while, speculated tokens and those of them that held. */
+    uint32_t step_p50_us, step_p99_us;
+    uint64_t n_prefill, n_reused, n_preempted, n_drafted, n_draft_held;
 };
 struct msg_heartbeat {
     uint32_t member;
@@ -152,10 +157,11 @@ struct msg_assign { /* also UNASSIGN, where only deployment, replica and epoch c
     uint32_t shard, n_shards; /* n_shards = tp * pp; shard = stage * tp + its place in the stage */
     uint32_t tp;              /* shards that share each layer; 0: 1 */
     uint8_t digest[SHA256_BYTES];
-    char engine[16];    /* "cpu" */
-    uint32_t n_ctx;     /* tokens of context a request may use */
-    uint32_t n_slots;   /* requests at once */
-    uint32_t n_threads; /* 0: the worker's share */
+    char engine[16];                   /* "cpu" */
+    uint32_t n_ctx;                    /* tokens of context a request may use */
+    uint32_t n_slots;                  /* requests at once */
+    uint32_t n_threads;                /* 0: the worker's share */
+    char settings[MSG_SETTINGS_BYTES]; /* engine/settings.h */
     uint32_t n_peers;
     const uint8_t *peers; /* [n_peers] u32 members, little-endian: which worker runs shard i */
 };

@@ -27,6 +27,7 @@ void msg_assign_put(struct buf *b, const struct msg_assign *m)
     buf_u32(b, m->n_ctx);
     buf_u32(b, m->n_slots);
     buf_u32(b, m->n_threads);
+    msg_put_str(b, m->settings, sizeof m->settings);
     msg_put_array(b, m->peers, m->n_peers, MSG_MAX_MEMBERS, 4);
 }
 
@@ -49,6 +50,7 @@ int msg_assign_get(struct msg_assign *m, const void *p, size_t n, struct err *e)
     m->n_ctx = msg_rd_u32(&r, "n_ctx");
     m->n_slots = msg_rd_u32(&r, "n_slots");
     m->n_threads = msg_rd_u32(&r, "n_threads");
+    msg_rd_str(&r, m->settings, sizeof m->settings, "settings");
     m->peers = msg_rd_array(&r, &m->n_peers, MSG_MAX_MEMBERS, 4, "peers");
     if (m->n_shards > 1 ? m->n_peers != m->n_shards : m->n_peers > 1)
         msg_rd_fail(&r, "peers");

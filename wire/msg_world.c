@@ -7,11 +7,11 @@
 enum {
     ALIVE_BYTES = 4 + 8 + 8,                        /* member, incarnation, seq */
     HEARTBEAT_HEAD_BYTES = ALIVE_BYTES + 1 + 8 + 4, /* draining, memory_free, n_replicas */
-    LOAD_BYTES = 4 + 4 + 8 + 4 + 1 + 6 * 4 + 8 + 8,
+    LOAD_BYTES = 4 + 4 + 8 + 4 + 1 + 6 * 4 + 8 + 8 + 2 * 4 + 5 * 8,
 };
 /* A blob of MSG_HEARTBEATS is told apart by its length alone. */
 _Static_assert((int)HEARTBEAT_HEAD_BYTES > (int)ALIVE_BYTES, "a full heartbeat must be longer");
-_Static_assert(ALIVE_BYTES == 20 && HEARTBEAT_HEAD_BYTES == 33 && LOAD_BYTES == 61,
+_Static_assert(ALIVE_BYTES == 20 && HEARTBEAT_HEAD_BYTES == 33 && LOAD_BYTES == 109,
                "frozen by PROTOCOL.md");
 _Static_assert(ROLE_SCHEDULER == 1 && ROLE_WORKER == 4, "frozen by PROTOCOL.md");
 _Static_assert(REPLICA_LOADING == 1 && REPLICA_BROKEN == 6, "frozen by PROTOCOL.md");
@@ -152,6 +152,13 @@ static void load_put(struct buf *b, const struct replica_load *l)
     buf_u32(b, l->step_us);
     buf_u64(b, l->n_steps);
     buf_u64(b, l->n_tokens);
+    buf_u32(b, l->step_p50_us);
+    buf_u32(b, l->step_p99_us);
+    buf_u64(b, l->n_prefill);
+    buf_u64(b, l->n_reused);
+    buf_u64(b, l->n_preempted);
+    buf_u64(b, l->n_drafted);
+    buf_u64(b, l->n_draft_held);
 }
 
 static void load_read(struct msg_rd *r, struct replica_load *l)
@@ -169,6 +176,13 @@ static void load_read(struct msg_rd *r, struct replica_load *l)
     l->step_us = msg_rd_u32(r, "replica.step_us");
     l->n_steps = msg_rd_u64(r, "replica.n_steps");
     l->n_tokens = msg_rd_u64(r, "replica.n_tokens");
+    l->step_p50_us = msg_rd_u32(r, "replica.step_p50_us");
+    l->step_p99_us = msg_rd_u32(r, "replica.step_p99_us");
+    l->n_prefill = msg_rd_u64(r, "replica.n_prefill");
+    l->n_reused = msg_rd_u64(r, "replica.n_reused");
+    l->n_preempted = msg_rd_u64(r, "replica.n_preempted");
+    l->n_drafted = msg_rd_u64(r, "replica.n_drafted");
+    l->n_draft_held = msg_rd_u64(r, "replica.n_draft_held");
 }
 
 void msg_heartbeat_put(struct buf *b, const struct msg_heartbeat *m)

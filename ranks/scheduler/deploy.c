@@ -64,6 +64,7 @@ static void assign(struct sched *s, uint32_t replica, uint32_t shard)
     a.peers = peers.data;
     memcpy(a.digest, s->index.digest, sizeof a.digest);
     snprintf(a.engine, sizeof a.engine, "%s", s->wish.engine);
+    snprintf(a.settings, sizeof a.settings, "%s", s->wish.settings);
     msg_assign_put(&b, &a);
     sched_send(s, s->nodes[nodes[shard]].member, MSG_ASSIGN, &b);
     buf_fini(&b);

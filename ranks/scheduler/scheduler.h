@@ -26,11 +26,12 @@ struct sched_wish {         /* one deployment; strings are borrowed and outlive 
     uint32_t replicas;     /* 0: one on every worker */
     uint32_t min_replicas; /* 0: all but 5 % */
     uint32_t n_ctx, n_slots, n_threads;
-    uint32_t tp, pp;            /* shards that share each layer, stages; 0: 1 */
-    uint32_t shards_per_node;   /* of one replica, at most; 0: all */
-    uint64_t start_deadline_us; /* after sched_begin */
-    uint64_t suspect_us;        /* a worker silent for so long is suspect */
-    uint64_t job_end_wall_s;    /* told to routers; 0: unknown */
+    char settings[MSG_SETTINGS_BYTES]; /* engine/settings.h */
+    uint32_t tp, pp;                   /* shards that share each layer, stages; 0: 1 */
+    uint32_t shards_per_node;          /* of one replica, at most; 0: all */
+    uint64_t start_deadline_us;        /* after sched_begin */
+    uint64_t suspect_us;               /* a worker silent for so long is suspect */
+    uint64_t job_end_wall_s;           /* told to routers; 0: unknown */
 };
 
 enum sched_action_kind {

@@ -8,6 +8,8 @@ title() { printf '\n== %s\n' "$*"; }
 echo "machine: $(nproc) cores, $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1 || true)"
 title "engine: one replica beside llama.cpp, interleaved"
 tests/bench/llama.sh "$build"
+title "tokenizing: MB/s of one core beside the tokenizers library"
+tests/bench/tokenizer.sh "$build"
 title "broadcast: weights against a bare MPI_Bcast of the same bytes, in one run"
 tests/bench/bcast_bench.sh "$build/release/tests/bench/bcast_bench"
 if [ "$(id -u)" = 0 ]; then

@@ -83,7 +83,8 @@ make_pack() { # once, whoever comes first
     mkdir -p "$BUILD_DIR/model"
     (
         flock 9
-        [ -f "$PACK" ] || "$BIN/exaserve" pack "$GGUF" "$PACK" >&2
+        # one that an earlier version made is made anew
+        "$BIN/exaserve" pack --list "$PACK" >/dev/null 2>&1 || { rm -f "$PACK" && "$BIN/exaserve" pack "$GGUF" "$PACK" >&2; }
     ) 9>"$BUILD_DIR/model/.pack.lock" 2>/dev/null || bail "cannot make the pack"
 }
 login() { "$VC" login "$@"; }

@@ -143,7 +143,10 @@ def completions(c):
     ids = golden()[0]["prompt_tokens"]
     r = c.completions.create(model="smol", prompt=ids, temperature=0)
     assert r.usage.prompt_tokens == len(ids)
-    refused(openai.BadRequestError, lambda: c.completions.create(model="smol", prompt=["a", "b"]), param="prompt")
+    r = c.completions.create(model="smol", prompt=["One here", "And two"], temperature=0)
+    assert [(x.index, x.text) for x in r.choices] == [(0, "One here"), (1, "And two")], r.choices
+    r = c.completions.create(model="smol", prompt=[ids, ids[:5]], temperature=0)
+    assert len(r.choices) == 2 and r.usage.prompt_tokens == len(ids) + 5
     refused(openai.BadRequestError, lambda: c.completions.create(model="smol", prompt=[1, 10**6]), param="prompt")
 
 
@@ -168,9 +171,9 @@ def too_long(c):
 
 
 def unsupported(c):
-    for kw in ({"n": 2}, {"tools": [{"type": "function", "function": {"name": "f"}}]}, {"logprobs": True},
-               {"response_format": {"type": "json_object"}}, {"presence_penalty": 1}, {"logit_bias": {"5": 1}},
-               {"temperature": 3}, {"extra_body": {"surprise": 1}}):
+    for kw in ({"n": 129}, {"tools": [{"type": "function", "function": {"name": "f"}}]}, {"top_logprobs": 2},
+               {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "nothing"}}}},
+               {"presence_penalty": 3}, {"logit_bias": {"5": 101}}, {"temperature": 3}, {"extra_body": {"surprise": 1}}):
         name = next(iter(kw.get("extra_body", kw)))
         refused(openai.BadRequestError, lambda kw=kw: ask(c, **kw), param=name)
     assert ask(c, n=1, user="u", presence_penalty=0, logprobs=False, response_format={"type": "text"},

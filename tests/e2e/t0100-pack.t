@@ -126,7 +126,7 @@ ok "the model cut in its middle is refused" refused 4 "$dir/cut.gguf: tensor " "
 ok "no refusal leaves a file" sh -c '! ls "$1"/x.h5* 2>/dev/null' - "$dir"
 ok "a GGUF file that is not there" refused 4 "nothing.gguf" "$dir/nothing.gguf" "$dir/x.h5"
 ok "a folder that is not there" refused 1 "/nowhere/x.h5" "$dir/gguf/tiny.gguf" "$dir/nowhere/x.h5"
-for f in tiny tiny-v2 aligned-256 untied; do
+for f in tiny tiny-v2 aligned-256 untied yarn mixture; do
     ok "$f.gguf is packed" pack -q "$dir/gguf/$f.gguf" "$dir/$f.h5"
     ok "$f.h5 is good" pack --verify "$dir/$f.h5"
 done

@@ -13,26 +13,41 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 enum { MAX_BODY = 32 << 10 };
 
+static enum api_kind kind_of(const struct http_head *h)
+{
+    char c = h->url.n > 2 ? h->url.p[1] : 0;
+    return c == 'c' ? API_CHAT : c == 'e' ? API_EMBEDDING : API_COMPLETION;
+}
+
+/* "m" generates, "e" embeds. */
 static struct model_set *models(void)
 {
     static struct model_set *set;
     if (set)
         return set;
-    struct model_meta meta;
-    struct buf b;
-    struct model *m;
-    byte_model_meta(&meta);
-    buf_init(&b, META_MAX_BYTES);
-    CHECK(!meta_encode(&meta, &b, NULL));
-    struct msg_model msg = {
-        .name = "m", .meta = b.data, .meta_bytes = (uint32_t)b.len, .n_ctx = 4096};
-    CHECK(!model_build(&m, &msg, 1, NULL));
-    struct model_set *empty = model_set_create();
-    set = model_set_with(empty, m);
-    model_set_unref(empty);
-    model_unref(m);
-    buf_fini(&b);
-    meta_fini(&meta);
+    set = model_set_create();
+    for (int i = 0; i < 2; i++) {
+        struct model_meta meta;
+        struct buf b;
+        struct model *m;
+        byte_model_meta(&meta);
+        if (i)
+            meta.params.pooling = POOLING_MEAN;
+        buf_init(&b, META_MAX_BYTES);
+        CHECK(!meta_encode(&meta, &b, NULL));
+        struct msg_model msg = {.deployment = (uint32_t)i,
+                                .meta = b.data,
+                                .meta_bytes = (uint32_t)b.len,
+                                .n_ctx = 4096};
+        strcpy(msg.name, i ? "e" : "m");
+        CHECK(!model_build(&m, &msg, 1, NULL));
+        struct model_set *more = model_set_with(set, m);
+        model_set_unref(set);
+        set = more;
+        model_unref(m);
+        buf_fini(&b);
+        meta_fini(&meta);
+    }
     return set;
 }
 
@@ -43,6 +58,8 @@ static void prepare(enum api_kind kind, const struct buf *body)
     if (body->len)
         memcpy(p.body, body->data, body->len);
     prep_run(&p);
+    if (prep_has_constraint(&p))
+        prep_compile(&p);
     if (p.error.status) {
         struct buf b;
         buf_init(&b, 16384);
@@ -54,7 +71,9 @@ static void prepare(enum api_kind kind, const struct buf *body)
         json_decref(v);
         buf_fini(&b);
     } else {
-        CHECK(p.model && p.prompt.n && p.max_tokens && p.prompt.n + p.max_tokens <= 4096);
+        CHECK(p.model && p.n_prompts && p.n_choices);
+        for (size_t i = 0; i < p.n_prompts; i++)
+            CHECK(p.prompts[i].ids.n && p.prompts[i].ids.n + p.prompts[i].max_tokens <= 4096);
     }
     prep_fini(&p);
 }
@@ -78,8 +97,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
             done += used;
             if (ev == HTTP_BODY_DONE) {
                 CHECK(p.body.len <= MAX_BODY && p.head.url.n);
-                prepare(p.head.url.n > 2 && p.head.url.p[1] == 'c' ? API_CHAT : API_COMPLETION,
-                        &p.body);
+                prepare(kind_of(&p.head), &p.body);
                 http_parser_next(&p);
                 ev = HTTP_NEED_MORE;
             }

@@ -1,6 +1,8 @@
 /* fake_engine.c - see fake_engine.h. */
 #include "tests/tools/fake_engine.h"
 
+#include "engine/sampler.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +11,9 @@ struct fake_request {
     struct attempt attempt;
     uint32_t *script; /* the tokens it says, owned */
     uint32_t n_script, at, n_done, max_tokens, eos, n_prompt;
-    bool ignore_eos;
+    bool ignore_eos, is_embedding, prompt_said;
+    struct sampling sampling;
+    uint32_t *prompt; /* owned */
     uint64_t seed;
 };
 
@@ -28,10 +32,17 @@ struct fake_engine *fake_engine_create(uint32_t n_slots, uint32_t n_ctx, uint32_
     return g;
 }
 
+static void request_fini(struct fake_request *q)
+{
+    free(q->script);
+    free(q->prompt);
+    *q = (struct fake_request){0};
+}
+
 void fake_engine_destroy(struct fake_engine *g)
 {
     for (uint32_t i = 0; g && i < g->n_slots; i++)
-        free(g->requests[i].script);
+        request_fini(&g->requests[i]);
     free(g);
 }
 
@@ -51,8 +62,13 @@ int fake_engine_submit(struct fake_engine *g, const struct msg_submit *s, struct
                                .ignore_eos = s->ignore_eos,
                                .n_prompt = s->n_tokens,
                                .eos = s->n_stop_ids ? u32_at(s->stop_ids, 0) : 0,
+                               .is_embedding = s->kind == SUBMIT_EMBED,
+                               .sampling = s->sampling,
                                .seed = s->sampling.seed};
     q->script = malloc(4 * (s->n_tokens + 1));
+    q->prompt = malloc(4 * (s->n_tokens + 1));
+    for (uint32_t i = 0; i < s->n_tokens; i++)
+        q->prompt[i] = u32_at(s->tokens, i);
     for (uint32_t i = 0; i < s->n_tokens; i++) {
         uint32_t id = u32_at(s->tokens, i);
         if (id >= g->first_token)
@@ -86,6 +102,29 @@ static uint8_t next_token(struct fake_request *q, uint32_t *id)
     return q->n_done >= q->max_tokens ? FINISH_LENGTH : FINISH_NONE;
 }
 
+static struct drawn fake_drawn(const struct fake_request *q, uint32_t id)
+{
+    struct drawn d = {
+        .token = id, .logprob = -(float)(id % 8) / 4, .rank = id % 8, .n_top = q->sampling.n_top};
+    for (uint32_t i = 0; i < d.n_top; i++)
+        d.top[i] = (struct token_logprob){i, -(float)i / 4};
+    return d;
+}
+
+/* A result of its own, before the first token. */
+static void say_prompt(struct fake_request *q, step_result_fn fn, void *ctx)
+{
+    struct drawn *drawn = calloc(q->n_prompt, sizeof *drawn);
+    for (uint32_t i = 1; i < q->n_prompt; i++)
+        drawn[i - 1] = fake_drawn(q, q->prompt[i]);
+    fn(ctx, &(struct step_result){.attempt = q->attempt,
+                                  .prompt_first = 1,
+                                  .n_prompt_drawn = q->n_prompt - 1,
+                                  .prompt_drawn = drawn});
+    free(drawn);
+    q->prompt_said = true;
+}
+
 int fake_engine_step(struct fake_engine *g, step_result_fn fn, void *ctx)
 {
     static const struct err broken = {ERR_DEVICE, "the fake engine was asked to fail"};
@@ -93,12 +132,21 @@ int fake_engine_step(struct fake_engine *g, step_result_fn fn, void *ctx)
     g->n_steps++;
     for (uint32_t i = 0; i < g->n_slots; i++) {
         struct fake_request *q = &g->requests[i];
+        struct drawn drawn;
         uint32_t id;
+        float v[FAKE_EMBEDDING] = {0.6f};
         if (!q->used)
             continue;
+        if (q->sampling.want_prompt_logprobs && !q->prompt_said && !q->canceled)
+            say_prompt(q, fn, ctx);
         struct step_result r = {.attempt = q->attempt, .position = q->n_done};
         if (q->canceled) {
             r.finish = FINISH_CANCELED;
+        } else if (q->is_embedding) {
+            v[1 + q->n_prompt % (FAKE_EMBEDDING - 1)] = 0.8f;
+            r.finish = FINISH_STOP;
+            r.n_embedding = FAKE_EMBEDDING;
+            r.embedding = v;
         } else if (q->seed == FAKE_ERROR && q->n_done == 3) {
             r.finish = FINISH_ERROR;
             r.error = &broken;
@@ -106,13 +154,14 @@ int fake_engine_step(struct fake_engine *g, step_result_fn fn, void *ctx)
             r.finish = next_token(q, &id);
             r.n_tokens = 1;
             r.tokens = &id;
+            drawn = fake_drawn(q, id);
+            r.drawn = q->sampling.want_logprobs ? &drawn : NULL;
             g->n_tokens++;
         }
         if (r.finish || r.n_tokens)
             fn(ctx, &r);
         if (r.finish) {
-            free(q->script);
-            *q = (struct fake_request){0};
+            request_fini(q);
         } else {
             n_active++;
         }

@@ -1,8 +1,7 @@
 """Random Jinja templates from a seed, for jinja_judge.py: expressions of every operator, filter, test and method that
 text/template.h knows, mostly of fitting types, and the statements around them.
 
-Left out is what docs/internals/templates.md names as different: names of the data that a template sets again after a block
-that reads them, slices of constants that have none, and markup."""
+Left out is what docs/internals/templates.md names as different: slices of constants that have none, and markup."""
 import random
 
 TEXTS = ["", "a", "Hello World", "  two  words ", "naïve Straße", "line one\nline two\n\nline four", "x,y,,z", "İ ß ǆ Ω",
@@ -114,9 +113,17 @@ class Maker:
             lambda: f"{e('list', d)}|join({w('', self.args('str'))})", lambda: f"rows|join('/', attribute={self.attribute()})",
             lambda: f"{e('any', d)}|string", self.percent, self.percent, self.braces, self.braces,
             lambda: f"{e('str', d)} if {e('bool', d)} else {e('str', d)}", lambda: f"{e('str', d)} if {e('bool', d)}",
+            self.wrapped, lambda: f"{e('any', d)}|urlencode", lambda: f"{e(w('int', 'float'), d)}|filesizeformat{w('', '(true)')}",
             lambda: f"{e('dict', d)}.get({self.args('str')}, {self.args('any')})",
         ]
         return r.choice(forms)()
+
+    def wrapped(self):
+        r = self.r
+        text = "".join(r.choice(["a", "bc", "-", "--", "---", " ", "  ", "\t", "word", "é", ".", ",", "3", "x-y", "\n", "!", "_"])
+                       for _ in range(r.randint(1, 14)))
+        return f"{self.quoted(text)}|wordwrap({self.pick('1', '2', '3', '5', '8', '12', '0', '79')}{self.pick('', '', ', false', ', true, %s' % self.quoted('/'), ', true, none, false')})" \
+            if r.random() < 0.9 else f"{self.quoted(text)}|wordwrap"
 
     def percent(self):
         w, spec = self.pick, self.pick("", "5", "-6", "05", "+", " ", "#", ".2", "8.3", "-8.1", "+05", "#8", "012.4", " .0")
@@ -265,9 +272,8 @@ class Maker:
                 + "{% if x is sequence and x is not string %}[{{ loop(x) }}]{% else %}{{ x }}{% endif %}" + self.tag("endfor"))
 
     def st_set(self, d):
-        t, name = self.tag, self.pick("a", "b", "z")
-        if self.pick(True, False):  # a name of its own: Jinja hides the outer one inside the block, sometimes
-            name = "fresh"
+        t, name = self.tag, self.pick("a", "b", "s", "n", "l", "u")
+        if self.pick(True, False):
             return t(f"set {name}" + self.pick("", " | upper", " | trim | length")) + self.body(d) + t("endset") + "{{ %s }}" % name
         if self.pick(True, False, False):
             return t("set a, b = " + self.pick("1, 2", "(s, n)", "[1, 2]", "l", "'xy'")) + "{{ a }}{{ b }}"
@@ -303,6 +309,25 @@ class Maker:
                          "{{ 'x'|nofilter }}" if self.r.random() < 0.2 else "", self.tag("print n, s"), "{% if no %}{{ 1 is notest }}{% endif %}")
 
 
+FRAGMENTS = [" ", "  ", "\n", "\n\n", "\t", "text", "é", "{", "}", "%", "{ {", "{{ n }}", "{{- n -}}", "{{ n -}}", "{{+ n }}", "{{-n-}}",
+             "{% if yes %}", "{%- if yes -%}", "{%+ if no +%}", "{% endif %}", "{%- endif -%}", "{%+ endif +%}", "{% endif -%}",
+             "{# c #}", "{#- c -#}", "{#+ c +#}", "{# a\n b #}", "{# {% if %} #}", "{% raw %}", "{%- raw -%}", "{% endraw %}", "{%- endraw -%}",
+             "{%+ endraw +%}", "{%raw%}{{ a }}{%endraw%}", "{% set q = 1 %}", "{%- set q = 1 -%}", "{%set q=1%}", "{{ '}}' }}", "{{ \"%}\" }}",
+             "{% set q = '%}' %}", "{{ {'a': {'b': 1}} }}", "{{ {'a': {'b': 1}}}}", "{{ '\\n\\t\\x41\\u00e9\\101\\q\\\\' }}", "{{ 'a' 'b' }}",
+             "{{ 1_000 + 0x1F + 0b11 + 0o17 }}", "{{ 1e2 }}{{ 1.5e-3 }}", "{{ l.0 }}{{ rows.0.n }}", "{{\nn\n}}", "{% if yes\n%}", "{{ n|upper\n}}",
+             "{% for x in l -%}", "{%- endfor %}", "{% endfor %}", "{% for x in l %}", "{{ x }}", "\r\n", "\r", "{{ n }}\n", "{% if yes %}\n", "{{ -n }}", "{{ - n }}",
+             "{{ n - 1 }}", "{{n-1}}", "{{ n -1 }}", "{{ (n) }}", "{{ [1,] }}", "{{ (1,) }}", "{{ () }}", "{{ 'it\\'s' }}", "{{ x.y.z }}", "{{ \"a\nb\" }}"]
+
+
+def fragments(rng):
+    """White space, signs, comments and raw blocks in every neighbourhood; many of these are errors."""
+    text = "".join(rng.choice(FRAGMENTS) for _ in range(rng.randint(1, 9)))
+    for begin, end in (("if ", "endif"), ("for ", "endfor"), (" raw", "endraw")):
+        if rng.random() < 0.9:  # mostly whole
+            text += "".join("{%% %s %%}" % end for _ in range(text.count(begin) - text.count(end)))
+    return text
+
+
 def quote_dash():
     return "'--'"
 
@@ -311,4 +336,4 @@ def templates(seed, count):
     rng = random.Random(seed)
     for i in range(count):
         m = Maker(rng)
-        yield m.out("any", 1 + i % 4) if i % 2 else m.body(3)
+        yield m.out("any", 1 + i % 4) if i % 2 else fragments(rng) if i % 8 == 0 else m.body(3)

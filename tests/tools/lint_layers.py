@@ -19,6 +19,7 @@ OWNED_HEADERS = {
     "H5": "hdf5io",
     "cyaml": "config",
     "llhttp": "router",
+    "hwloc": "engine",
     "curl/": "cli",
 }
 MAX_LINES = 600

@@ -100,7 +100,16 @@ def variants():
     yield "bad-version", build(keys, tensors, version=1)
     yield "bad-architecture", build(instead("general.architecture", ("general.architecture", STRING, "mamba")), tensors)
     yield "bad-type", build(keys, tensors + [("x.weight", [32], 20, 1 << 20)])
-    yield "bad-rope", build(keys + [("llama.rope.scaling.type", STRING, "yarn")], tensors)
+    yield "yarn", build(keys + [("llama.rope.scaling.type", STRING, "yarn"), ("llama.rope.scaling.factor", F32, 4.0),
+                                ("llama.attention.sliding_window", U32, 8)], tensors)
+    yield "mixture", build(keys + [("llama.expert_count", U32, 4), ("llama.expert_used_count", U32, 2),
+                                   ("llama.attention.head_count_kv", ARRAY, numbers([1]))],
+                           tensors + [("blk.0.ffn_up_exps.weight", [32, 32, 4], 8, None)])
+    yield "bad-rope", build(keys + [("llama.rope.scaling.type", STRING, "mrope")], tensors)
+    yield "bad-unknown", build(keys + [("llama.attention.sinks", U32, 1)], tensors)
+    yield "bad-layers", build(keys + [("llama.attention.head_count_kv", ARRAY, numbers([1, 2]))], tensors)
+    yield "bad-freqs", build(keys, tensors + [("rope_freqs.weight", [3], 0, None)])
+    yield "bad-split", build(keys + [("split.count", U32, 3)], tensors)
     yield "bad-alignment", build(keys + [("general.alignment", U32, 24)], tensors)
     yield "bad-twice-key", build(keys + [("general.name", STRING, "again")], tensors)
     yield "bad-twice-tensor", build(keys, tensors + [tensors[2]])

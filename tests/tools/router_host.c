@@ -2,6 +2,7 @@
  * or UCX.
  *
  *   router_host --fake            an engine that says the prompt back, byte-level tokens
+ *   router_host --fake --embed    the same as an embedding model
  *   router_host --model GGUF      the model itself (its image in --cache DIR)
  *   router_host --model GGUF --fake   the model's tokenizer, but the engine says the prompt back
  *
@@ -12,6 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/queue.h"
+#include "engine/result.h"
 #include "model/gguf.h"
 #include "model/image.h"
 #include "router/router.h"
@@ -33,7 +35,7 @@ struct item {
 
 struct host {
     /* options */
-    bool fake;
+    bool fake, embed;
     const char *model, *cache, *state, *name;
     uint32_t n_ctx, n_slots, n_threads, step_us, grace_ms;
     struct router_config config;
@@ -73,27 +75,9 @@ static struct item *item_make(const void *data, size_t n)
 static void put_result(void *ctx, const struct step_result *r)
 {
     struct host *h = ctx;
-    struct buf tokens, ext;
-    buf_init(&tokens, 1 << 20);
-    buf_init(&ext, 4096);
-    for (uint32_t i = 0; i < r->n_tokens; i++)
-        buf_u32(&tokens, r->tokens[i]);
-    if (r->error) {
-        struct msg_text t = {.code = r->error->code};
-        snprintf(t.text, sizeof t.text, "%s", r->error->text);
-        msg_text_put(&ext, &t);
-    }
-    struct step_entry entry = {.attempt = r->attempt,
-                               .position = r->position,
-                               .n_tokens = r->n_tokens,
-                               .finish = r->finish,
-                               .tokens = tokens.data,
-                               .ext_type = r->error ? EXT_ERROR : EXT_NONE,
-                               .ext_bytes = (uint32_t)ext.len,
-                               .ext = ext.data};
-    msg_entry_put(&h->frame, &entry);
-    h->n_entries++;
-    buf_fini(&tokens);
+    struct buf ext;
+    buf_init(&ext, RESULT_MAX_EXT_BYTES);
+    h->n_entries += result_put(&h->frame, &ext, r);
     buf_fini(&ext);
 }
 
@@ -340,6 +324,8 @@ static int start(struct host *h, struct err *e)
     struct gguf g = {0};
     struct model_meta bytes;
     byte_model_meta(&bytes);
+    if (h->embed)
+        bytes.params.pooling = POOLING_LAST;
     int rc = h->model ? gguf_open(&g, h->model, e) : 0;
     if (!rc)
         rc = start_engine(h, &g, e);
@@ -398,12 +384,15 @@ static void parse_options(struct host *h, int argc, char **argv)
         {"step-us", 1, NULL, 'u'},    {"body-max", 1, NULL, 'b'},   {"connections", 1, NULL, 'C'},
         {"header-ms", 1, NULL, 'H'},  {"bodies-max", 1, NULL, 'B'}, {"idle-ms", 1, NULL, 'I'},
         {"request-ms", 1, NULL, 'R'}, {"suspect-ms", 1, NULL, 'S'}, {"grace-ms", 1, NULL, 'g'},
-        {"name", 1, NULL, 'N'},       {NULL, 0, NULL, 0},
+        {"name", 1, NULL, 'N'},       {"embed", 0, NULL, 'E'},      {NULL, 0, NULL, 0},
     };
     for (int c; (c = getopt_long(argc, argv, "", OPTIONS, NULL)) != -1;) {
         switch (c) {
         case 'f':
             h->fake = true;
+            break;
+        case 'E':
+            h->embed = true;
             break;
         case 'm':
             h->model = optarg;

@@ -96,6 +96,13 @@ static const struct fault FAULTS[] = {
      4,
      {"pipeline_parallel times tensor_parallel (8)", "at most 16, and is 32"}},
     {"models:\n  - pack: a.h5\n    threads: 1.5\n", 3, {"whole number", "\"1.5\""}},
+    {"models:\n  - pack: a.h5\n    kv_type: q4\n", 3, {"models[0].kv_type", "\"q8\""}},
+    {"models:\n  - pack: a.h5\n    memory_fraction: 1.1\n", 3, {"0.01 to 1", "\"1.1\""}},
+    {"models:\n  - pack: a.h5\n    memory_fraction: half\n", 3, {"0.01 to 1", "\"half\""}},
+    {"models:\n  - pack: a.h5\n    token_budget: 5000\n", 3, {"0 to 4096", "\"5000\""}},
+    {"models:\n  - pack: a.h5\n    speculation: lookups\n", 3, {"did you mean \"lookup\""}},
+    {"models:\n  - pack: a.h5\n    speculation: draft\n", 3, {"no draft model is named"}},
+    {"models:\n  - pack: a.h5\n    prefix_cach: true\n", 3, {"prefix_cache"}},
     /* slurm */
     {M "slurm: 3\n", 3, {"slurm must be a mapping of further keys"}},
     {M "slurm:\n", 3, {"slurm has no value"}},

@@ -175,7 +175,7 @@ static void test_odd_shapes_are_refused_with_their_numbers(void **state)
     REFUSED(rope_base, NAN, "rotary base");
     REFUSED(rope_base, INFINITY, "rotary base");
     REFUSED(norm_eps, 0, "norm epsilon 0");
-    REFUSED(n_layers, 1025, "1025 layers");
+    REFUSED(n_layers, 1025, "layers: expected at most 1024, found 1025");
     REFUSED(n_vocab, 0, "0 tokens");
 #undef REFUSED
 }

@@ -86,6 +86,21 @@ static void spoil_window(struct model_params *p)
     p->window = 16;
 }
 
+static void spoil_heads(struct model_params *p)
+{
+    p->n_heads = p->n_kv_heads = 1u << 28; /* times 16: 0 in 32 bits */
+}
+static void spoil_width(struct model_params *p)
+{
+    p->n_embd = 1u << 31;
+}
+
+static void test_sizes_that_overflow_are_refused(void **state)
+{
+    refused("llama2", spoil_heads, "heads: expected at most 1024, found 268435456");
+    refused("llama2", spoil_width, "width: expected at most 262144, found 2147483648");
+}
+
 static void test_parameters_that_a_family_lacks_are_refused(void **state)
 {
     refused("llama2", spoil_arch,
@@ -132,7 +147,8 @@ static int create_changed(const char *family, const struct change *change, struc
     struct image img;
     struct graph_size size = run_size(c.n_ctx, KV_F32);
     struct graph_memory need;
-    image_make(&img, &c.params, shapes, kept, TENSOR_F16, json_object_get(c.record, "tensors"));
+    image_make(&img, &c.params, shapes, kept, TENSOR_F16, json_object_get(c.record, "tensors"),
+               family_weight);
     int rc = graph_memory(&need, &img, &size, &OPS_CPU, e); /* before anything is taken */
     image_drop(&img);
     return rc;
@@ -349,6 +365,7 @@ static void test_what_cannot_be_divided_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sizes_that_overflow_are_refused),
         cmocka_unit_test(test_parameters_that_a_family_lacks_are_refused),
         cmocka_unit_test(test_tensors_are_refused_by_name),
         cmocka_unit_test(test_a_context_that_a_scaling_cannot_do_is_refused),

@@ -337,6 +337,33 @@ static void test_blocks_are_copied_on_all_shards(void **state)
     image_drop(&img);
 }
 
+/* Numbers that are not finite are seen by shard 0 wherever they come up, with the layer's number in the whole model. */
+static void test_bad_numbers_are_named_across_stages(void **state)
+{
+    static const struct {
+        const char *tensor;
+        uint32_t mark;
+    } BAD[] = {
+        {"blk.0.ffn_norm.weight", 1}, {"blk.1.attn_norm.weight", 2}, {"output_norm.weight", 3}};
+    static struct gang g;
+    struct family_case c;
+    family_read(&c, json_array_get(cases, 0), results);
+    for (size_t i = 0; i < sizeof BAD / sizeof BAD[0]; i++) {
+        struct image img;
+        struct err e = ERR_INIT;
+        const struct batch_row row = {.token = 5};
+        family_image(&img, &c, TENSOR_F32);
+        uint8_t *at = (uint8_t *)image_tensor(&img, BAD[i].tensor, NULL);
+        memcpy(at, "\x00\x00\xc0\x7f", 4); /* NaN */
+        gang_open(&g, &img, c.n_ctx, NULL, 2, 2);
+        struct run *r = &g.shards[0].run;
+        MUST(graph_forward(r->g, &(struct step){&row, 1, 1, r->tables, r->stride}, &e), e);
+        assert_int_equal(graph_bad_layer(r->g, 0), BAD[i].mark);
+        gang_close(&g);
+        image_drop(&img);
+    }
+}
+
 /* A derived image holds slices in place of whole tensors: nothing is copied, and nothing computed differs. */
 static void test_an_image_of_slices(void **state)
 {
@@ -358,7 +385,7 @@ static void test_an_image_of_slices(void **state)
         if (plan.scattered)
             *(plan.how == SHARD_ROWS ? &shapes[i].rows : &shapes[i].cols) = plan.n;
     }
-    image_make(&derived, &c.params, shapes, n, TENSOR_F16, NULL);
+    image_make(&derived, &c.params, shapes, n, TENSOR_F16, NULL, family_weight);
     struct graph_size size = run_size(c.n_ctx, KV_F32);
     size.tp_size = 2;
     size.tp_rank = 1;
@@ -424,6 +451,7 @@ int main(void)
         cmocka_unit_test(test_shards_compute_the_same_model),
         cmocka_unit_test(test_a_pipeline_changes_no_bit),
         cmocka_unit_test(test_blocks_are_copied_on_all_shards),
+        cmocka_unit_test(test_bad_numbers_are_named_across_stages),
         cmocka_unit_test(test_an_image_of_slices),
         cmocka_unit_test(test_a_dead_member_ends_the_step),
     };

@@ -188,6 +188,7 @@ struct tiny {
     const char *poison; /* F32 tensor with a NaN in it */
     const char *extra;  /* one tensor more, of this name */
     float norm_scale;   /* 0: 1 */
+    uint8_t pooling;    /* enum pooling */
 };
 
 static inline uint32_t tiny_random(uint32_t *state)
@@ -317,6 +318,7 @@ static inline void tiny_image(char *path, const struct tiny *o)
     struct err e = ERR_INIT;
     uint32_t state = 12345;
     tiny_meta(&meta);
+    meta.params.pooling = o->pooling;
     tiny_add(&t, o, "token_embd.weight", TENSOR_Q8_0, TINY_VOCAB, TINY_EMBD);
     tiny_add(&t, o, "output_norm.weight", TENSOR_F32, 1, TINY_EMBD);
     tiny_layers(&t, o);

@@ -466,6 +466,74 @@ static void test_disk_full(void **state)
     fixture_fini(&f);
 }
 
+/* A source that makes pieces in the writer's buffer, and may give up. */
+struct maker {
+    uint32_t n_reads, fail_at, last_tensor;
+    uint64_t last_offset;
+};
+static int maker_read(void *ctx, uint32_t tensor, uint64_t offset, uint32_t n, uint8_t *buf,
+                      const uint8_t **bytes, struct err *e)
+{
+    struct maker *m = ctx;
+    if (++m->n_reads == m->fail_at)
+        return err_set(e, ERR_FORMAT, "tensor number %u: no more", tensor);
+    /* each once, in the index's order, whole segments */
+    assert_true(m->n_reads == 1 || tensor > m->last_tensor ||
+                (tensor == m->last_tensor && offset == m->last_offset + SEGMENT_BYTES));
+    assert_true(offset % SEGMENT_BYTES == 0 && n <= SEGMENT_BYTES);
+    m->last_tensor = tensor;
+    m->last_offset = offset;
+    for (uint32_t i = 0; i < n; i++)
+        buf[i] = (uint8_t)(tensor * 7 + (offset + i) / 1000);
+    *bytes = buf;
+    return 0;
+}
+
+static void test_source(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct pack p;
+    struct err e = ERR_INIT;
+    struct model_index x;
+    struct maker m = {0};
+    const struct tensor_source source = {maker_read, &m};
+    /* two segments and a part of one; three dimensions */
+    const struct tensor_info infos[] = {
+        {.name = "a", .type = TENSOR_F32, .n_dims = 2, .dims = {1024, 4100, 1, 1}},
+        {.name = "x", .type = TENSOR_Q8_0, .n_dims = 3, .dims = {64, 8, 4, 1}},
+    };
+    fixture_init(&f);
+    assert_int_equal(index_build(&x, infos, 2, &e), 0);
+    if (pack_write_from(f.path, &x, &f.gguf.meta, &source, NULL, NULL, &e))
+        fail_msg("%s", e.text);
+    assert_int_equal(m.n_reads, 4);
+    assert_int_equal(pack_verify(f.path, NULL, NULL, &e), 0);
+    assert_int_equal(pack_open(&p, f.path, &e), 0);
+    assert_memory_equal(p.index.digest, x.digest, SHA256_BYTES);
+    assert_true(p.index.tensors[1].n_dims == 3 && p.index.tensors[1].dims[2] == 4);
+    int fd = open(f.path, O_RDONLY);
+    uint8_t byte;
+    assert_int_equal(pread(fd, &byte, 1, (off_t)(p.file_offset[0] + SEGMENT_BYTES + 12345)), 1);
+    assert_int_equal(byte, (uint8_t)((SEGMENT_BYTES + 12345) / 1000));
+    close(fd);
+    pack_close(&p);
+    /* one that gives up: its own words, and nothing is left; the old pack stays */
+    for (uint32_t at = 1; at <= 4; at++) {
+        m = (struct maker){.fail_at = at};
+        assert_int_equal(pack_write_from(f.path, &x, &f.gguf.meta, &source, NULL, NULL, &e),
+                         ERR_FORMAT);
+        assert_non_null(strstr(e.text, "no more"));
+        char tmp[160];
+        snprintf(tmp, sizeof tmp, "%s.tmp", f.path);
+        assert_int_not_equal(access(tmp, F_OK), 0);
+        assert_int_equal(pack_open(&p, f.path, &e), 0);
+        pack_close(&p);
+    }
+    index_fini(&x);
+    fixture_fini(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -473,7 +541,7 @@ int main(void)
         cmocka_unit_test(test_foreign),    cmocka_unit_test(test_cut),
         cmocka_unit_test(test_hostile),    cmocka_unit_test(test_damaged),
         cmocka_unit_test(test_places),     cmocka_unit_test(test_write_fails),
-        cmocka_unit_test(test_disk_full),
+        cmocka_unit_test(test_disk_full),  cmocka_unit_test(test_source),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

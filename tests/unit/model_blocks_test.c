@@ -139,8 +139,9 @@ static void test_pack_errs_no_more_than_gguf(void **state)
     json_decref(golden);
 }
 
-/* Root of the squared error over the weights' sum of squares, at most; measured, with a tenth of room. What a format of as many
- * bits must reach: plain rounding of Q4_0 errs by 12 %, each further bit halves it. */
+/* Root of the squared error over the weights' sum of squares, at most: as measured. Packing is deterministic, and each step of the
+ * search (scales around the obvious one, turns of solving, d and dmin solved for all sub-blocks) shows here when it is left out:
+ * plain rounding of Q4_0 errs by 0.1374. */
 static void test_pack_error_of_each_format(void **state)
 {
     (void)state;
@@ -148,9 +149,10 @@ static void test_pack_error_of_each_format(void **state)
         int type;
         double most;
     } table[] = {
-        {TENSOR_F32, 0},      {TENSOR_F16, 3e-4},   {TENSOR_BF16, 2e-3},  {TENSOR_Q8_0, 9.5e-3},
-        {TENSOR_Q6_K, 0.028}, {TENSOR_Q5_K, 0.049}, {TENSOR_Q5_1, 0.047}, {TENSOR_Q5_0, 0.075},
-        {TENSOR_Q4_K, 0.100}, {TENSOR_Q4_1, 0.100}, {TENSOR_Q4_0, 0.150}, {TENSOR_F8_E4M3, 0.029},
+        {TENSOR_F32, 0},        {TENSOR_F16, 2.2e-4},   {TENSOR_BF16, 1.66e-3},
+        {TENSOR_Q8_0, 0.00882}, {TENSOR_Q6_K, 0.02557}, {TENSOR_Q5_K, 0.04255},
+        {TENSOR_Q5_1, 0.0412},  {TENSOR_Q5_0, 0.0674},  {TENSOR_Q4_K, 0.0873},
+        {TENSOR_Q4_1, 0.0862},  {TENSOR_Q4_0, 0.1334},  {TENSOR_F8_E4M3, 0.01935},
     };
     static float x[N_WEIGHTS];
     weights_make(x);

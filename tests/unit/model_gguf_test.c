@@ -221,6 +221,7 @@ static void test_keys_that_change_results(void **state)
     WITH_KEY(key_u32(&m, "llama.pooling_type", 2), "llama.pooling_type", "found 2");
     WITH_KEY(key_u32(&m, "llama.attention.sliding_window_pattern", 6),
              "llama.attention.sliding_window_pattern is not known");
+    WITH_KEY(key_u32(&m, "split.count", 2), "split.count", "found 2 files");
     WITH_KEY(key_u32(&m, "llama.what.ever", 0), "llama.what.ever is not known");
     WITH_KEY(key_f32(&m, "llama.rope.scaling.yarn_log_multiplier", 0.1f), "yarn_log_multiplier");
     WITH_KEY(key_bool(&m, "llama.attention.causal", 0), "llama.attention.causal");

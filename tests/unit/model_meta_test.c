@@ -115,10 +115,10 @@ static void test_version(void **state)
     struct err e = ERR_INIT;
     tiny_meta(&m);
     encode(&m, &a);
-    assert_memory_equal(a.data, "EXAMETA\x02", 8); /* frozen */
-    a.data[7] = 3;
+    assert_memory_equal(a.data, "EXAMETA\x03", 8); /* frozen */
+    a.data[7] = 4;
     assert_int_equal(meta_decode(&n, a.data, a.len, &e), ERR_FORMAT);
-    assert_non_null(strstr(e.text, "version 2, found 3"));
+    assert_non_null(strstr(e.text, "version 3, found 4"));
     meta_fini(&m);
     buf_fini(&a);
 }

@@ -259,7 +259,11 @@ static void test_golden_output(void **state)
     struct usage u = {3, 4};
     struct buf b;
     buf_init(&b, 1 << 16);
-    reply_put_whole(&b, &chat, "h\"i", 3, "stop", &u);
+    struct reply_choice whole = {.text = "h\"i", .n = 3, .finish_reason = "stop"};
+    struct reply_choice text = {.text = "x", .n = 1};
+    reply_put_head(&b, &chat);
+    reply_put_choice(&b, &chat, &whole);
+    reply_put_tail(&b, &u);
     assert_string_equal(
         buf_cstr(&b),
         "{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion\",\"created\":5,\"model\":\"bytes\","
@@ -268,9 +272,9 @@ static void test_golden_output(void **state)
         "reason\":"
         "\"stop\"}],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":4,\"total_tokens\":7}}");
     buf_reset(&b);
-    reply_put_role(&b, &chat);
-    reply_put_text(&b, &chat, "x", 1);
-    reply_put_finish(&b, &chat, "length");
+    reply_put_role(&b, &chat, 0);
+    reply_put_text(&b, &chat, &text);
+    reply_put_finish(&b, &chat, 0, "length");
     reply_put_done(&b);
 #define CHUNK                                                                                      \
     "data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":5,\"model\":"   \
@@ -284,9 +288,9 @@ static void test_golden_output(void **state)
               "{\"index\":0,\"delta\":{},\"logprobs\":null,\"finish_reason\":\"length\"}]}\n\n"
               "data: [DONE]\n\n");
     buf_reset(&b);
-    reply_put_role(&b, &comp);
-    reply_put_text(&b, &comp, "x", 1);
-    reply_put_finish(&b, &comp, "stop");
+    reply_put_role(&b, &comp, 0);
+    reply_put_text(&b, &comp, &text);
+    reply_put_finish(&b, &comp, 0, "stop");
     reply_put_usage(&b, &comp, &u);
 #define TEXT                                                                                       \
     "data: {\"id\":\"cmpl-1\",\"object\":\"text_completion\",\"created\":5,\"model\":\"bytes\","   \
@@ -312,10 +316,223 @@ static void test_golden_output(void **state)
     buf_fini(&b);
 }
 
+/* --- log-probabilities ------------------------------------------------------------------------ */
+
+/* Token i of the entry has log-probability -(i + 1), and one other. */
+static enum answer_event push_scored(struct answer *a, const char *text, uint8_t finish,
+                                     uint32_t first, uint32_t n_scores, struct api_error *error)
+{
+    struct buf ids, ext;
+    buf_init(&ids, 4096);
+    buf_init(&ext, 4096);
+    for (const char *p = text; *p; p++)
+        buf_u32(&ids, *p == '$' ? BYTE_MODEL_EOS : BYTE_MODEL_FIRST + (uint8_t)*p);
+    msg_logprobs_begin_put(&ext, first, n_scores);
+    for (uint32_t i = 0; i < n_scores; i++)
+        msg_logprob_put(&ext, -(float)(i + 1), 1, 1,
+                        &(struct token_logprob){BYTE_MODEL_FIRST + 'q', -0.5f});
+    struct step_entry entry = {.position = (uint32_t)a->log.n,
+                               .n_tokens = (uint16_t)(ids.len / 4),
+                               .tokens = ids.data,
+                               .finish = finish,
+                               .ext_type = EXT_LOGPROBS,
+                               .ext = ext.data,
+                               .ext_bytes = (uint32_t)ext.len};
+    enum answer_event ev = answer_push(a, &entry, error);
+    buf_fini(&ids);
+    buf_fini(&ext);
+    return ev;
+}
+
+static size_t ready(const struct answer *a)
+{
+    return scores_ready(&a->scores, a->n_shown, a->finish_reason != NULL);
+}
+
+/* A token's log-probability is shown with its text: not while it may be part of a stop string, nor
+ * if it is. */
+static void test_scores_go_with_the_text(void **state)
+{
+    struct answer a;
+    struct api_error e;
+    begin(&a, 20, "END", false);
+    a.want_scores = true;
+    push_scored(&a, "aE", FINISH_NONE, 0, 2, &e);
+    assert_int_equal(ready(&a), 1);
+    push_scored(&a, "N", FINISH_NONE, 2, 1, &e);
+    assert_int_equal(ready(&a), 1);
+    push_scored(&a, "b", FINISH_NONE, 3, 1, &e);
+    assert_int_equal(ready(&a), 4);
+    assert_int_equal(push_scored(&a, "cENDx", FINISH_NONE, 4, 5, &e), ANSWER_STOPPED);
+    assert_int_equal(ready(&a), 5); /* a E N b c */
+    assert_true(a.logprob_sum == -1 - 2 - 1 - 1 - 1 - 2 - 3 - 4);
+    assert_int_equal(a.scores.items[4].chars, 4);
+    answer_fini(&a);
+    begin(&a, 20, NULL, false); /* a character of three tokens, and the end */
+    a.want_scores = true;
+    push_scored(&a, "a\xe4\xb8", FINISH_NONE, 0, 3, &e);
+    assert_int_equal(ready(&a), 3); /* no text is held by them: they have none yet */
+    push_scored(&a, "\x96z$", FINISH_STOP, 3, 3, &e);
+    assert_int_equal(ready(&a), 6);
+    static const uint32_t CHARS[] = {0, 1, 1, 1, 2, 3};
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(a.scores.items[i].chars, CHARS[i]);
+    assert_true(a.scores.items[5].is_end && !a.scores.items[4].is_end);
+    answer_fini(&a);
+    static const uint32_t STOP = BYTE_MODEL_FIRST + 'z'; /* an ordinary token that ends it */
+    begin(&a, 20, NULL, false);
+    a.want_scores = true;
+    a.stop_ids = &STOP;
+    a.n_stop_ids = 1;
+    assert_int_equal(push_scored(&a, "zaz", FINISH_STOP, 0, 3, &e), ANSWER_DONE);
+    expect_text(&a, "za");
+    assert_true(a.scores.items[2].is_end && !a.scores.items[0].is_end);
+    answer_fini(&a);
+}
+
+static void test_scores_that_are_lost(void **state)
+{
+    struct answer a;
+    struct api_error e;
+    for (int i = 0; i < 4; i++) {
+        begin(&a, 20, NULL, false);
+        a.want_scores = true;
+        enum answer_event ev = i == 0   ? push(&a, "ab", FINISH_NONE, &e)
+                               : i == 1 ? push_scored(&a, "ab", FINISH_NONE, 1, 2, &e)
+                               : i == 2 ? push_scored(&a, "ab", FINISH_NONE, 0, 1, &e)
+                                        : push_scored(&a, "ab", FINISH_NONE, 0, 3, &e);
+        assert_int_equal(ev, ANSWER_FAILED);
+        assert_int_equal(e.status, 502);
+        answer_fini(&a);
+    }
+}
+
+static enum answer_event push_prompt(struct answer *a, uint32_t first, uint32_t n,
+                                     struct api_error *error)
+{
+    struct buf ext;
+    buf_init(&ext, 4096);
+    msg_logprobs_begin_put(&ext, first, n);
+    for (uint32_t i = 0; i < n; i++)
+        msg_logprob_put(&ext, -(float)(first + i), 0, 0, NULL);
+    struct step_entry entry = {
+        .ext_type = EXT_PROMPT_LOGPROBS, .ext = ext.data, .ext_bytes = (uint32_t)ext.len};
+    enum answer_event ev = answer_push(a, &entry, error);
+    buf_fini(&ext);
+    return ev;
+}
+
+/* In parts, in order, and again from the start when a replica begins again. */
+static void test_prompt_scores(void **state)
+{
+    static const uint32_t IDS[] = {BYTE_MODEL_FIRST + 'a', BYTE_MODEL_FIRST + 0xc3,
+                                   BYTE_MODEL_FIRST + 0xa9, BYTE_MODEL_FIRST + 'b', 1};
+    struct answer a;
+    struct api_error e;
+    begin(&a, 20, NULL, false);
+    assert_true(answer_knows_prompt(&a));
+    assert_int_equal(answer_expect_prompt(&a, IDS, 5), 0);
+    assert_false(answer_knows_prompt(&a));
+    assert_int_equal(push_prompt(&a, 1, 2, &e), ANSWER_MORE);
+    assert_int_equal(push_prompt(&a, 1, 3, &e), ANSWER_MORE);
+    assert_int_equal(push_prompt(&a, 4, 1, &e), ANSWER_MORE);
+    assert_true(answer_knows_prompt(&a));
+    static const uint32_t CHARS[] = {0, 1, 1, 2, 3};
+    for (uint32_t i = 0; i < 5; i++) {
+        assert_int_equal(a.prompt.items[i].has_logprob, i > 0);
+        assert_true(a.prompt.items[i].logprob == -(float)i);
+        assert_int_equal(a.prompt.items[i].chars, CHARS[i]);
+    }
+    assert_int_equal(push(&a, "x", FINISH_NONE, &e), ANSWER_MORE);
+    answer_fini(&a);
+    begin(&a, 20, NULL, false);
+    answer_expect_prompt(&a, IDS, 5);
+    assert_int_equal(push_prompt(&a, 2, 1, &e), ANSWER_FAILED); /* 1 was lost */
+    answer_fini(&a);
+    begin(&a, 20, NULL, false);
+    answer_expect_prompt(&a, IDS, 5);
+    assert_int_equal(push_prompt(&a, 1, 5, &e), ANSWER_FAILED); /* more than there are */
+    answer_fini(&a);
+    begin(&a, 20, NULL, false);
+    answer_expect_prompt(&a, IDS, 5);
+    assert_int_equal(push(&a, "x", FINISH_NONE, &e), ANSWER_FAILED); /* an answer before them */
+    answer_fini(&a);
+}
+
+static void test_golden_logprobs(void **state)
+{
+    static const struct token_logprob TOPS[] = {{BYTE_MODEL_FIRST + 'a', -0.25f},
+                                                {BYTE_MODEL_FIRST + 0xc3, -2.5f}};
+    struct scores s = {0};
+    struct score items[] = {{.id = BYTE_MODEL_FIRST + 'a'},
+                            {.id = BYTE_MODEL_FIRST + '"', .chars = 1},
+                            {.id = BYTE_MODEL_EOS, .chars = 2, .is_end = true}};
+    struct msg_logprob m = {.logprob = -0.25f, .n_top = 2};
+    memcpy(m.top, TOPS, sizeof TOPS);
+    scores_push(&s, &items[0], &m);
+    m.logprob = -3;
+    m.n_top = 1;
+    scores_push(&s, &items[1], &m);
+    m.logprob = 0;
+    scores_push(&s, &items[2], &m);
+    struct logprobs l = {.parts = {{&s, 0, 0, 0}, {&s, 0, 3, 10}}, .has_top = true};
+    struct buf b;
+    buf_init(&b, 4096);
+    logprobs_put(&b, API_CHAT, model, &l);
+    assert_string_equal(
+        buf_cstr(&b),
+        "{\"content\":[{\"token\":\"a\",\"logprob\":-0.25,\"bytes\":[97],\"top_logprobs\":[{"
+        "\"token\":"
+        "\"a\",\"logprob\":-0.25,\"bytes\":[97]},{\"token\":\"\xef\xbf\xbd\",\"logprob\":-2.5,"
+        "\"bytes\":[195]}]},{\"token\":\"\\\"\",\"logprob\":-3,\"bytes\":[34],\"top_logprobs\":"
+        "[{\"token\":\"a\",\"logprob\":-0.25,\"bytes\":[97]}]}],\"refusal\":null}");
+    buf_reset(&b);
+    logprobs_put(&b, API_COMPLETION, model, &l);
+    assert_string_equal(
+        buf_cstr(&b),
+        "{\"tokens\":[\"a\",\"\\\"\",\"<|im_end|>\"],\"token_logprobs\":[-0.25,-3,0],"
+        "\"top_logprobs\":[{\"a\":-0.25,\"bytes:\\\\xc3\":-2.5},{\"a\":-0.25,\"\\\"\":-3},"
+        "{\"a\":-0.25,\"<|im_end|>\":0}],\"text_offset\":[10,11,12]}");
+    l.has_top = false;
+    s.items[0].has_logprob = false;
+    buf_reset(&b);
+    logprobs_put(&b, API_COMPLETION, model, &l);
+    assert_non_null(strstr(buf_cstr(&b), "\"token_logprobs\":[null,-3,0],\"top_logprobs\":null,"));
+    buf_fini(&b);
+    scores_fini(&s);
+}
+
+static void test_golden_embedding(void **state)
+{
+    struct buf f, b;
+    buf_init(&f, 64);
+    buf_init(&b, 4096);
+    buf_f32(&f, 0.6f);
+    buf_f32(&f, 0);
+    buf_f32(&f, -0.8f);
+    struct reply r = {.kind = API_EMBEDDING, .model = model};
+    reply_put_embeddings_head(&b);
+    reply_put_embedding(&b, 0, f.data, 3, 3, false);
+    reply_put_comma(&b);
+    reply_put_embedding(&b, 1, f.data, 3, 3, true);
+    reply_put_comma(&b);
+    reply_put_embedding(&b, 2, f.data, 3, 2, false); /* cut, and of length 1 again */
+    reply_put_embeddings_tail(&b, &r, 7);
+    assert_string_equal(
+        buf_cstr(&b),
+        "{\"object\":\"list\",\"data\":[{\"object\":\"embedding\",\"index\":0,\"embedding\":["
+        "0.600000024,0,-0.800000012]},{\"object\":\"embedding\",\"index\":1,\"embedding\":"
+        "\"mpkZPwAAAADNzEy/"
+        "\"},{\"object\":\"embedding\",\"index\":2,\"embedding\":[1,0]}],\"model\":"
+        "\"bytes\",\"usage\":{\"prompt_tokens\":7,\"total_tokens\":7}}");
+    buf_fini(&f);
+    buf_fini(&b);
+}
+
 static void test_attempts(void **state)
 {
     struct attempts *t;
-    struct flight *f = (struct flight *)&t, *g = (struct flight *)&f; /* never looked into */
+    struct choice *f = (struct choice *)&t, *g = (struct choice *)&f; /* never looked into */
     uint32_t slot[4], gen[4];
     assert_int_equal(attempts_create(&t, 3, NULL), 0);
     for (int i = 0; i < 3; i++)
@@ -341,10 +558,19 @@ static void test_attempts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plain),         cmocka_unit_test(test_split_characters),
-        cmocka_unit_test(test_stop_strings),  cmocka_unit_test(test_positions),
-        cmocka_unit_test(test_bad_ends),      cmocka_unit_test(test_escaping),
-        cmocka_unit_test(test_golden_output), cmocka_unit_test(test_attempts),
+        cmocka_unit_test(test_plain),
+        cmocka_unit_test(test_split_characters),
+        cmocka_unit_test(test_stop_strings),
+        cmocka_unit_test(test_positions),
+        cmocka_unit_test(test_bad_ends),
+        cmocka_unit_test(test_escaping),
+        cmocka_unit_test(test_golden_output),
+        cmocka_unit_test(test_attempts),
+        cmocka_unit_test(test_scores_go_with_the_text),
+        cmocka_unit_test(test_scores_that_are_lost),
+        cmocka_unit_test(test_prompt_scores),
+        cmocka_unit_test(test_golden_logprobs),
+        cmocka_unit_test(test_golden_embedding),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

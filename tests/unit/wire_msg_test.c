@@ -237,7 +237,14 @@ static void heartbeat_fill(void)
                                                   .kv_total_tokens = 9,
                                                   .step_us = 10,
                                                   .n_steps = 11,
-                                                  .n_tokens = 12};
+                                                  .n_tokens = 12,
+                                                  .step_p50_us = 13,
+                                                  .step_p99_us = 14,
+                                                  .n_prefill = 15,
+                                                  .n_reused = 16,
+                                                  .n_preempted = 17,
+                                                  .n_drafted = 18,
+                                                  .n_draft_held = 19};
 }
 
 #define ALIVE_HEX                                                                                  \
@@ -257,7 +264,14 @@ static void heartbeat_fill(void)
     "09000000"                                                                                     \
     "0a000000"                                                                                     \
     "0b00000000000000"                                                                             \
-    "0c00000000000000"
+    "0c00000000000000"                                                                             \
+    "0d000000"                                                                                     \
+    "0e000000"                                                                                     \
+    "0f00000000000000"                                                                             \
+    "1000000000000000"                                                                             \
+    "1100000000000000"                                                                             \
+    "1200000000000000"                                                                             \
+    "1300000000000000"
 #define HEARTBEAT_HEX                                                                              \
     ALIVE_HEX "01"                                                                                 \
               "0800000000000000"                                                                   \
@@ -311,7 +325,7 @@ static void heartbeats_bytes(void **state)
     golden(&b,
            "09000000"
            "02000000"
-           "5e000000" HEARTBEAT_HEX "14000000" ALIVE_HEX,
+           "8e000000" HEARTBEAT_HEX "14000000" ALIVE_HEX,
            get_heartbeats);
     assert_int_equal(get_heartbeats(b.data, b.len, NULL), 0);
     assert_int_equal(n_full, 1);
@@ -340,6 +354,7 @@ static void assign_bytes(void **state)
                            .n_ctx = 2048,
                            .n_slots = 16,
                            .n_threads = 0,
+                           .settings = "queue=9",
                            .n_peers = 2,
                            .peers = (const uint8_t *)"\5\0\0\0\6\0\0\0"};
     memcpy(m.digest, digest, sizeof m.digest);
@@ -356,6 +371,8 @@ static void assign_bytes(void **state)
            "00080000"
            "10000000"
            "00000000"
+           "07000000"
+           "71756575653d39"
            "02000000"
            "05000000"
            "06000000",
