@@ -13,13 +13,14 @@ export EXASERVE_CACHE=$build/bench-cache
 [ -x "$baseline/llama_bench" ] || tests/bench/llama_build.sh "$baseline"
 pack=$build/bench-run/model.h5
 mkdir -p "${pack%/*}"
-[ -e "$pack" ] || "$build/release/bin/exaserve" pack "$model" "$pack" >/dev/null
+rm -f "$pack"
+"$build/release/bin/exaserve" pack "$model" "$pack" >/dev/null 2>&1
 bandwidth=$("$build/release/tests/bench/bandwidth_bench" "$threads")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 ours() { # PROMPT GEN PARALLEL
-    "$build/release/bin/exaserve" bench engine --model "$pack" --threads "$threads" --prompt "$1" --gen "$2" --parallel "$3" --json 2>/dev/null
+    "$build/release/bin/exaserve" bench engine --model "$pack" --threads "$threads" --prompt "$1" --gen "$2" --parallel "$3" --json 2>>"$work/log" || { cat "$work/log" >&2; return 1; }
 }
 theirs() { # PROMPT GEN PARALLEL FLASH
     "$baseline/llama_bench" "$model" "$threads" "$@"
