@@ -289,8 +289,8 @@ static const char ENVIRONMENT[] =
     "absolute path that all nodes share. |\n"
     "| `EXASERVE_CACHE` | `${TMPDIR:-/tmp}/exaserve-UID` | Node-local folder for weights. |\n"
     "| `EXASERVE_LOG` | `info` | `debug`, `info`, `warn` or `error`. |\n"
-    "| `EXASERVE_KERNELS` | the best for the CPU | `ref` (plain C), `avx2`, `avxvnni`, `avx512`. "
-    "|\n\n"
+    "| `EXASERVE_KERNELS` | the best for the CPU | `ref` (plain C), `avx2`, `avxvnni`, `avx512`, "
+    "`amx`: the same bits but for `ref`; `amx-bf16`: float weights faster, less exact. |\n\n"
     "Both folders, run directory and cache, must be yours, no symbolic link, and private (mode "
     "0700): a folder that "
     "is not there is made, one that others can enter is refused unless it is empty.\n";

@@ -7,7 +7,7 @@
 static const struct kernels *const SETS[] = {
 /* best first */
 #if defined(__x86_64__)
-    &KERNELS_AVX512,   &KERNELS_AVXVNNI,      &KERNELS_AVX2,
+    &KERNELS_AMX,      &KERNELS_AVX512,       &KERNELS_AVXVNNI,           &KERNELS_AVX2,
 #endif
     &KERNELS_REF,
 #if defined(__x86_64__)
