@@ -11,7 +11,7 @@ figures() {
     cat "$dir/out"
     jq -e '.engine == "exaserve" and .threads == 2 and .prefill_tokens_s > 0 and .decode_tokens_s > 0
         and .step_p99_us >= .step_p50_us and .outside_kernels >= 0 and .outside_kernels < 1
-        and .first_token_s > 0 and .peak_mb > 50' "$dir/out" >/dev/null
+        and .first_token_s > 0 and .peak_mb > 50 and .cached_prompt > 0' "$dir/out" >/dev/null
 }
 refused() { # CODE WORDS ARGS…
     local code=$1 words=$2 rc=0
