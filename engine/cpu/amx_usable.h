@@ -1,4 +1,6 @@
-/* amx_usable.h - does this CPU have AMX, does the system keep its registers, and may this process use them? */
+/* amx_usable.h - does this CPU have AMX, does the system keep its registers, may this process use them, and do they compute what plain C
+ * computes? A virtual machine may announce what it does not carry through: a wrong product is found here, not in somebody's text.
+ */
 #ifndef EXA_ENGINE_CPU_AMX_USABLE_H
 #define EXA_ENGINE_CPU_AMX_USABLE_H
 
@@ -6,6 +8,43 @@
 #include <stdbool.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "engine/cpu/tile.h"
+
+/* One product of whole tiles: 16 rows of 64 signed bytes times 64 rows of 16 unsigned ones. */
+static inline bool amx_computes(void)
+{
+    enum { ROWS = 16, BYTES = 64 };
+    struct tile_shapes shapes = {.palette = 1};
+    int8_t a[ROWS][BYTES];
+    uint8_t b[ROWS][BYTES]; /* four rows of the product's k at once */
+    int32_t sum[ROWS][ROWS];
+    for (int t = 0; t < 3; t++) {
+        shapes.row_bytes[t] = BYTES;
+        shapes.rows[t] = ROWS;
+    }
+    for (int i = 0; i < ROWS; i++)
+        for (int k = 0; k < BYTES; k++) {
+            a[i][k] = (int8_t)(i * 37 + k * 11 - 128);
+            b[i][k] = (uint8_t)(i * 53 + k * 29);
+        }
+    tile_configure(&shapes);
+    tile_zero(0);
+    tile_load(1, a, BYTES);
+    tile_load(2, b, BYTES);
+    tile_dot(0, 1, 2);
+    tile_store(0, sum, BYTES);
+    tile_release();
+    for (int i = 0; i < ROWS; i++)
+        for (int n = 0; n < ROWS; n++) {
+            int32_t want = 0;
+            for (int k = 0; k < BYTES; k++)
+                want += a[i][k] * b[k / 4][4 * n + k % 4];
+            if (sum[i][n] != want)
+                return false;
+        }
+    return true;
+}
 
 static inline bool amx_usable(void)
 {
@@ -25,7 +64,7 @@ static inline bool amx_usable(void)
         return false;
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     return (low & TILE_STATE) == TILE_STATE &&
-           syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_TILEDATA) == 0;
+           syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_TILEDATA) == 0 && amx_computes();
 }
 
 #endif
