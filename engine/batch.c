@@ -200,7 +200,7 @@ int batch_submit(struct batch *b, const struct msg_submit *s, uint64_t now_us, s
         .max_tokens = s->max_tokens,
         .n_prompt = s->n_tokens - s->start,
         .n_known = s->n_tokens,
-        .scores = s->sampling.want_prompt_logprobs && !s->start,
+        .scores = s->kind == SUBMIT_GENERATE && s->sampling.want_prompt_logprobs && !s->start,
         .wants_logprobs = s->sampling.want_logprobs,
         .every_row = s->kind == SUBMIT_EMBED && b->c.pool_sums,
         .seq = b->next_seq++,

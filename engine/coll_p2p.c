@@ -114,7 +114,11 @@ static int p2p_send(struct coll *base, const void *p, size_t n_bytes, uint32_t t
 static int p2p_recv(struct coll *base, void *p, size_t n_bytes, uint32_t from, struct err *e)
 {
     int rc = other_check(base, from, e);
-    return rc ? rc : wire_recv((struct coll_p2p *)base, from, p, n_bytes, e);
+    /* piece by piece: a wire holds back a bounded number of bytes, not a whole step's logits */
+    for (size_t at = 0; at < n_bytes && !rc; at += COLL_PIECE_BYTES)
+        rc = wire_recv((struct coll_p2p *)base, from, (uint8_t *)p + at,
+                       least(n_bytes - at, COLL_PIECE_BYTES), e);
+    return rc;
 }
 
 static void p2p_abort(struct coll *base)

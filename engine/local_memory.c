@@ -97,6 +97,13 @@ static int too_little(const struct needs *n, uint64_t kv, uint64_t budget, const
                    n->weights / MIB + 1, kv / MIB + 1, n->scratch / MIB + 1, budget / MIB, what);
 }
 
+/* What a block takes with its entry in the table of blocks, at most. */
+static uint64_t block_cost(const struct needs *n)
+{
+    enum { MANY = 1 << 16, ROUNDING = 4 };
+    return n->block + kv_blocks_memory(MANY) / MANY + ROUNDING;
+}
+
 /* The blocks that KV gets. */
 static uint64_t blocks_choose(const struct engine_local *g, const struct engine_config *c,
                               const struct needs *n, uint64_t available)
@@ -111,9 +118,12 @@ static uint64_t blocks_choose(const struct engine_local *g, const struct engine_
     uint64_t permille = c->memory_permille ? c->memory_permille : ENGINE_MEMORY_DEFAULT;
     if (available == UINT64_MAX)
         return wanted;
-    /* of what the engines of this node share, its part */
-    uint64_t part = available / 1000 * permille / (c->node_count ? c->node_count : 1);
-    uint64_t most = part > n->scratch ? (part - n->scratch) / n->block : 0;
+    /* of what the engines of this node share, its part; the weights lie in the same memory, once for all */
+    uint64_t n_engines = c->node_count ? c->node_count : 1;
+    uint64_t part = available / 1000 * permille / n_engines;
+    uint64_t room = available > n->weights ? (available - n->weights) / n_engines : 0;
+    part = part < room ? part : room;
+    uint64_t most = part > n->scratch ? (part - n->scratch) / block_cost(n) : 0;
     return c->memory_permille || most < wanted ? most : wanted;
 }
 

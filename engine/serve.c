@@ -42,6 +42,7 @@ struct serve {
     uint64_t step, n_computed; /* the engine's count of computed steps */
     bool stop_seen;
     uint64_t drain_until_us;
+    struct err unsent; /* results of the step at hand could not be sent; code 0: none */
 };
 
 /* --- sending --------------------------------------------------------------------------------------------- */
@@ -88,6 +89,9 @@ static void on_result(void *ctx, const struct step_result *r)
 {
     struct serve *s = ctx;
     s->n_entries += result_put(&s->out, &s->ext, r);
+    /* wide embeddings of a full step are more than a record holds */
+    if (s->out.len > FLUSH_BYTES && !s->unsent.code)
+        section_send(s, &s->unsent);
 }
 
 static void publish_load(struct serve *s)
@@ -344,6 +348,8 @@ static int one_step(struct serve *s, struct err *e)
         atomic_store_explicit(&s->status->last_step_us, end, memory_order_relaxed);
         atomic_store_explicit(&s->status->step_us, (uint32_t)(end - start), memory_order_relaxed);
     }
+    if (s->unsent.code)
+        return err_set(e, s->unsent.code, "%s", s->unsent.text);
     int rc = section_send(s, e);
     return rc ? rc : n;
 }
@@ -394,7 +400,7 @@ int serve_run(const struct serve_options *o, const volatile sig_atomic_t *stop, 
 {
     struct err local = ERR_INIT;
     e = e ? e : &local;
-    struct serve s = {.o = o};
+    struct serve s = {.o = o, .unsent = ERR_INIT};
     int rc = channel_attach(&s.channel, CHANNEL_FD_COMMANDS, e);
     if (rc)
         return rc;

@@ -52,6 +52,7 @@ static void free_replica(struct replica *r)
 {
     replica_segment_close(r);
     shard_destroy(r->shard);
+    buf_fini(&r->waiting);
     buf_fini(&r->record);
     free(r);
 }

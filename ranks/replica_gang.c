@@ -9,7 +9,12 @@
 #include "base/log.h"
 #include "engine/coll_shm.h"
 
-enum { GANG_SAY_US = 5000000 /* shards that are not there after so long are named */ };
+enum {
+    GANG_SAY_US = 5000000, /* shards that are not there after so long are named */
+    /* What waits for room in an engine's ring: a step's logits come at once, and the engine may have to wait for a processor. */
+    WAITING_BYTES = 64 << 20,
+    RECORD_HEAD = 4, /* u32 bytes of the body */
+};
 
 void replica_segment_close(struct replica *r)
 {
@@ -46,6 +51,35 @@ static void end_gang(struct replica *r, const char *why)
     uv_process_kill(&r->process, SIGKILL);
 }
 
+/* Records that the engine's ring had no room for, in their order. */
+static void feed_engine(struct replica *r)
+{
+    struct buf *b = &r->waiting;
+    struct err e = ERR_INIT;
+    int rc = 0;
+    while (r->waiting_at < b->len && !rc) {
+        const uint8_t *record = b->data + r->waiting_at;
+        uint32_t n = u32_at(record, 0);
+        rc = channel_send(r->side, MSG_SHARD, record + RECORD_HEAD, n, &e);
+        r->waiting_at += rc ? 0 : RECORD_HEAD + n;
+    }
+    if (rc && rc != ERR_AGAIN)
+        end_gang(r, e.text);
+    if (r->waiting_at == b->len) {
+        replica_waiting_drop(r);
+    } else if (r->waiting_at > b->len / 2) {
+        buf_consume(b, r->waiting_at);
+        r->waiting_at = 0;
+    }
+}
+
+void replica_waiting_drop(struct replica *r)
+{
+    buf_fini(&r->waiting);
+    buf_init(&r->waiting, WAITING_BYTES);
+    r->waiting_at = 0;
+}
+
 /* From our engine to another shard's worker, whole. */
 static void pass_on(struct replica *r)
 {
@@ -73,6 +107,8 @@ static void drain_side(struct replica *r)
     if (rc < 0) {
         uv_poll_stop(&r->side_poll);
         end_gang(r, e.text);
+    } else if (r->waiting.len) {
+        feed_engine(r);
     }
 }
 
@@ -91,7 +127,18 @@ void replica_shard_bytes(struct replica *r, uint32_t from_member, const struct m
         m->name.gang != shard_gang(r->shard) || m->from >= r->assign.n_shards ||
         shard_member(r->shard, m->from) != from_member)
         return;
-    if (channel_send(r->side, MSG_SHARD, body, n, &e))
+    if (r->waiting.len)
+        feed_engine(r);
+    if (!r->waiting.len) {
+        int rc = channel_send(r->side, MSG_SHARD, body, n, &e);
+        if (rc && rc != ERR_AGAIN)
+            end_gang(r, e.text);
+        if (rc != ERR_AGAIN)
+            return;
+    }
+    buf_u32(&r->waiting, (uint32_t)n);
+    buf_put(&r->waiting, body, n);
+    if (!buf_ok(&r->waiting))
         end_gang(r, "its engine does not read what the other shards send");
 }
 
@@ -102,6 +149,7 @@ int replica_shards_connect(struct replica *r, int *fds, int *n, bool *shared, st
     *shared = shard_on_one_node(r->shard);
     *n = *shared ? 1 : CHANNEL_FDS;
     if (!*shared) {
+        replica_waiting_drop(r);
         int rc = channel_create(&r->side, fds, e);
         if (!rc)
             rc = replica_poll_open(r, r->side, &r->side_poll, on_side, e);
@@ -132,9 +180,13 @@ void replica_tell_word(void *ctx, uint32_t member, const struct msg_gang *m)
 
 void replica_gang_word(struct replica *r, uint32_t from_member, const struct msg_gang *m)
 {
-    const char *why = r->shard ? shard_word(r->shard, from_member, m, clock_now_us()) : NULL;
+    uint64_t now_us = clock_now_us();
+    const char *why = r->shard ? shard_word(r->shard, from_member, m, now_us) : NULL;
     if (why)
         end_gang(r, why);
+    else if (r->shard && !shard_is_leader(r->shard) && !shard_on_one_node(r->shard) &&
+             shard_may_start(r->shard, now_us))
+        replica_tick(r, now_us); /* at once: bytes of the leader's engine are on their way */
 }
 
 void replica_member_lost(struct replica *r, uint32_t member)
@@ -152,6 +204,8 @@ int replica_segment(const struct replica *r)
 /* Before the first start, and after each end. */
 void replica_gang_tick(struct replica *r, uint64_t now_us)
 {
+    if (r->side && r->alive && r->waiting.len)
+        feed_engine(r);
     if (r->process_open || r->poll_open || r->side_open)
         return; /* the shard is not free to start yet */
     shard_tick(r->shard, now_us);

@@ -42,7 +42,9 @@ struct replica {
     struct channel *side; /* bytes between shards on several nodes; NULL: none */
     uv_poll_t side_poll;
     bool side_open;
-    int segment; /* leader of a gang on one node: its shared memory; -1: none */
+    struct buf waiting; /* records for the engine's ring when that has room again … */
+    size_t waiting_at;  /* … from here on */
+    int segment;        /* leader of a gang on one node: its shared memory; -1: none */
     uint32_t n_attempts;
     struct live_attempt attempts[REPLICA_MAX_ATTEMPTS];
     struct buf record;
@@ -58,6 +60,7 @@ int replica_poll_open(struct replica *r, struct channel *c, uv_poll_t *poll, uv_
 int replica_shards_connect(struct replica *r, int *fds, int *n, bool *shared, struct err *e);
 void replica_side_close(struct replica *r);
 void replica_segment_close(struct replica *r);
+void replica_waiting_drop(struct replica *r);
 void replica_gang_tick(struct replica *r, uint64_t now_us);
 /* To the others, of this shard. */
 void replica_tell_word(void *ctx, uint32_t member, const struct msg_gang *m);

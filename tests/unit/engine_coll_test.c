@@ -273,6 +273,32 @@ static void mixed_case(make_fn make, uint32_t tp, uint32_t pp)
     unmake(&s);
 }
 
+/* The logits of a large batch: more than a wire holds back. */
+static void large_body(struct shards *s, uint32_t shard, void *ctx)
+{
+    enum { N = 36 << 18 };
+    struct err e = ERR_INIT;
+    struct coll *all = s->all[shard];
+    uint32_t *x = malloc(N * sizeof *x);
+    for (uint32_t i = 0; i < N; i++)
+        x[i] = shard ? i * 7 : 0;
+    must(shard ? all->ops->send(all, x, N * sizeof *x, 0, &e)
+               : all->ops->recv(all, x, N * sizeof *x, 1, &e),
+         &e);
+    for (uint32_t i = 0; i < N; i++)
+        if (x[i] != i * 7)
+            abort();
+    free(x);
+}
+
+static void large_case(make_fn make)
+{
+    struct shards s;
+    make(&s, 1, 2, LONG_US);
+    run_all(&s, 2, large_body, NULL);
+    unmake(&s);
+}
+
 /* The last shard never comes. */
 static void late_body(struct shards *s, uint32_t shard, void *ctx)
 {
@@ -330,6 +356,7 @@ static void test_shm(void **state)
     sums_case(shm_make, 2, 2);
     mixed_case(shm_make, 2, 2);
     mixed_case(shm_make, 1, 3);
+    large_case(shm_make);
 }
 
 static void test_shm_ends(void **state)
@@ -344,6 +371,7 @@ static void test_relay(void **state)
     sums_case(relay_make, 4, 1);
     mixed_case(relay_make, 2, 2);
     mixed_case(relay_make, 1, 3);
+    large_case(relay_make);
 }
 
 static void test_relay_ends(void **state)

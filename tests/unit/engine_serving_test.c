@@ -341,6 +341,7 @@ static void embed_all(struct vectors *v, const char *path, uint32_t chunk, uint3
         static struct job j;
         kind_job(&j, &kinds[i], i);
         j.submit.kind = SUBMIT_EMBED;
+        j.submit.sampling.want_prompt_logprobs = i % 2; /* there are no logits to have them from */
         MUST(engine_submit(g, &j.submit, 0, &e), e);
     }
     int active = 1;

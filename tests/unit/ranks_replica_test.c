@@ -23,7 +23,9 @@ enum {
     N_SLOTS = 2,
     SOON_US = 50000,
     STEP_TIMEOUT_US = 7 * 1000000,
-    LOAD_TIMEOUT_US = 400 * 1000000
+    LOAD_TIMEOUT_US = 400 * 1000000,
+    PIECE_BYTES = 64 << 10,
+    N_PIECES = 300, /* more than a ring holds */
 };
 
 /* --- the engine ------------------------------------------------------------------------------------------ */
@@ -73,6 +75,28 @@ static void serve(struct channel *c)
     }
 }
 
+/* A shard that is ready once it has all that another one has to say, in order. */
+static int listen_to_shards(void)
+{
+    struct channel *c;
+    struct buf b;
+    buf_init(&b, RING_MAX_RECORD);
+    if (channel_attach(&c, CHANNEL_FD_SHARDS, NULL))
+        return 97;
+    for (uint64_t at = 0; at < (uint64_t)N_PIECES * PIECE_BYTES;) {
+        uint16_t type;
+        struct msg_shard m;
+        if (channel_recv(c, &type, &b, NULL) != 1) {
+            channel_wait(c, 100000);
+            continue;
+        }
+        if (type != MSG_SHARD || msg_shard_get(&m, b.data, b.len, NULL) || m.at != at)
+            return 96;
+        at += m.n_bytes;
+    }
+    return 0;
+}
+
 static int play(const char *part)
 {
     struct channel *c;
@@ -89,6 +113,11 @@ static int play(const char *part)
     }
     while (strcmp(part, "loads") == 0)
         pause();
+    if (strcmp(part, "listens") == 0) {
+        int rc = listen_to_shards();
+        if (rc)
+            return rc;
+    }
     say_ready(c);
     if (strcmp(part, "raves") == 0)
         channel_send(c, MSG_STEPS, "nonsense", 8, NULL);
@@ -141,7 +170,13 @@ static void on_refuse(void *ctx, struct replica *r, const struct attempt *a, uin
     snprintf(note->text, sizeof note->text, "%s", text);
 }
 
-static void begin(struct fixture *f, const char *part)
+static void on_tell(void *ctx, struct replica *r, uint32_t member, uint16_t type,
+                    const struct buf *b)
+{
+    /* the others hear it */
+}
+
+static void begin_as(struct fixture *f, const char *part, const uint8_t *peers, uint32_t n_peers)
 {
     struct err e = ERR_INIT;
     memset(f, 0, sizeof *f);
@@ -153,11 +188,24 @@ static void begin(struct fixture *f, const char *part)
                                 .step_timeout_us = STEP_TIMEOUT_US,
                                 .steps = on_steps,
                                 .changed = on_changed,
+                                .tell = on_tell,
                                 .refuse = on_refuse};
-    struct msg_assign a = {
-        .deployment = 1, .replica = 4, .epoch = 3, .n_shards = 1, .n_slots = N_SLOTS, .n_ctx = 64};
+    struct msg_assign a = {.deployment = 1,
+                           .replica = 4,
+                           .epoch = 3,
+                           .shard = n_peers ? n_peers - 1 : 0,
+                           .n_shards = n_peers ? n_peers : 1,
+                           .n_slots = N_SLOTS,
+                           .n_ctx = 64,
+                           .n_peers = n_peers,
+                           .peers = peers};
     snprintf(a.engine, sizeof a.engine, "%s", part);
     assert_int_equal(replica_create(&f->r, &host, &a, "/none", 1, &e), 0);
+}
+
+static void begin(struct fixture *f, const char *part)
+{
+    begin_as(f, part, NULL, 0);
 }
 
 static struct replica_load load(const struct fixture *f)
@@ -387,6 +435,31 @@ static void test_destroyed_in_every_state(void **state)
     end(&f);
 }
 
+/* Its leader's engine may speak as soon as it runs, faster than this one listens: nothing of it may be lost. */
+static void test_a_shard_hears_all_from_the_start(void **state)
+{
+    static const uint8_t PEERS[8] = {10, 0, 0, 0, 11}, PIECE[PIECE_BYTES];
+    const struct shard_name name = {1, 4, 3, 77};
+    struct fixture f;
+    struct buf b;
+    begin_as(&f, "listens", PEERS, 2);
+    assert_int_equal(load(&f).incarnation, 0); /* not before its leader says so */
+    replica_gang_word(f.r, 10, &(struct msg_gang){.name = name, .word = GANG_START, .shard = 1});
+    assert_int_equal(load(&f).state, REPLICA_LOADING);
+    buf_init(&b, 2 * PIECE_BYTES);
+    for (uint64_t i = 0; i < N_PIECES; i++) {
+        struct msg_shard m = {
+            .name = name, .to = 1, .at = i * PIECE_BYTES, .n_bytes = PIECE_BYTES, .bytes = PIECE};
+        buf_reset(&b);
+        msg_shard_put(&b, &m);
+        replica_shard_bytes(f.r, 10, &m, b.data, b.len);
+    }
+    buf_fini(&b);
+    AWAIT(&f, 0, load(&f).state == REPLICA_READY);
+    assert_int_equal(load(&f).incarnation, 1);
+    end(&f);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "--stub") == 0)
@@ -402,6 +475,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_loads_too_long),
         cmocka_unit_test(test_no_such_program),
         cmocka_unit_test(test_destroyed_in_every_state),
+        cmocka_unit_test(test_a_shard_hears_all_from_the_start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
