@@ -324,6 +324,22 @@ static void test_bytes_without_token(void **state)
     vocab_fini(&v);
 }
 
+/* A token that is not all of the alphabet is written as it stands, whole. */
+static void test_token_outside_the_alphabet(void **state)
+{
+    static const char TEXT[] = "\xC4\xA0\xE4\xB8\x96"; /* the alphabet's space, a letter that is not in it */
+    struct vocab v;
+    vocab_init(&v, "smollm");
+    uint32_t id = vocab_add(&v, TEXT, TOKEN_NORMAL);
+    struct tokenizer *t = vocab_create(&v);
+    size_t n;
+    const char *bytes = tokenizer_bytes(t, id, false, &n);
+    assert_int_equal(n, strlen(TEXT));
+    assert_memory_equal(bytes, TEXT, n);
+    tokenizer_destroy(t);
+    vocab_fini(&v);
+}
+
 static void test_plain_prompt_begins_with_bos(void **state)
 {
     struct vocab v;
@@ -467,6 +483,7 @@ int main(void)
         cmocka_unit_test(test_digits),
         cmocka_unit_test(test_special_tokens),
         cmocka_unit_test(test_bytes_without_token),
+        cmocka_unit_test(test_token_outside_the_alphabet),
         cmocka_unit_test(test_plain_prompt_begins_with_bos),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_refusals),
