@@ -276,7 +276,7 @@ static void test_masks_of_real_tokens(void **state)
  * token by token, which would keep all other streams waiting. */
 static void test_masks_too_ambiguous(void **state)
 {
-    enum { N = INSTRUMENTED ? 20000 : 60000, LONGEST = 9 };
+    enum { N = 60000, LONGEST = 9 };
     char(*texts)[LONGEST + 1] = calloc(N, sizeof *texts);
     const char **list = calloc(N, sizeof *list);
     uint64_t rng = 7;
