@@ -190,7 +190,13 @@ int constraint_accept(const struct constraints *c, struct grammar_state *s, uint
 int constraint_apply(struct constraints *c, const struct constraint_entry *entry,
                      const struct grammar_state *s, float *logits, uint32_t n_vocab, struct err *e)
 {
-    if (!grammar_mask(entry->masks, s, c->mask))
+    uint32_t n = grammar_mask(entry->masks, s, c->mask);
+    if (n == GRAMMAR_MASK_OVER)
+        return err_set(
+            e, ERR_LIMIT,
+            "the constraint is too ambiguous here: its tokens take over %d bytes to find",
+            CONSTRAINT_MASKS_BYTES);
+    if (!n)
         return err_set(e, ERR_FORMAT, "the constraint leaves no token of this vocabulary");
     for (uint32_t w = 0; 32 * w < n_vocab; w++) {
         uint32_t may = w < c->tokens->n_words ? c->mask[w] : 0;

@@ -11,7 +11,8 @@
 
 enum {
     CONSTRAINT_MAX_ENTRIES = 32,
-    CONSTRAINT_MASKS_BYTES = 4 << 20, /* of an entry: some hundred masks of a vocabulary of 128k */
+    /* Of an entry. 2 MB are marks for the trie of a vocabulary of 128k; the rest, some hundred masks. */
+    CONSTRAINT_MASKS_BYTES = 8 << 20,
 };
 
 struct constraints;

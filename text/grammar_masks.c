@@ -325,19 +325,6 @@ static bool add_readings(struct grammar_masks *m, const struct grammar_state *s,
     return true;
 }
 
-/* Token by token: only when the cache cannot hold what one mask needs. */
-static void add_slowly(struct grammar_masks *m, const struct grammar_state *s, uint32_t *mask)
-{
-    m->stats.slow++;
-    for (uint32_t id = 0; id < m->t->n_vocab; id++) {
-        size_t n;
-        const uint8_t *bytes = token_table_get(m->t, id, &n);
-        struct grammar_state copy = *s;
-        if (n && grammar_accept_bytes(&copy, bytes, n, NULL) == 0)
-            mask[id / 32] |= 1u << (id % 32);
-    }
-}
-
 uint32_t grammar_mask(struct grammar_masks *m, const struct grammar_state *s, uint32_t *mask)
 {
     const struct token_table *t = m->t;
@@ -352,8 +339,8 @@ uint32_t grammar_mask(struct grammar_masks *m, const struct grammar_state *s, ui
         done = add_readings(m, s, mask);
     }
     if (!done) {
-        memset(mask, 0, t->n_words * sizeof *mask);
-        add_slowly(m, s, mask);
+        m->stats.over++;
+        return GRAMMAR_MASK_OVER;
     }
     if (s->complete)
         for (uint32_t i = 0; i < t->n_eog; i++)

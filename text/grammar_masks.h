@@ -25,14 +25,16 @@ void grammar_masks_destroy(struct grammar_masks *m);
 
 /* mask[ceil(n_vocab / 32)]: bit id % 32 of word id / 32 is set when `id` may come next; ids that end a generation when the
  * state is complete. Returns how many are set. 0 is a dead end: no token of this vocabulary goes on, and the request must
- * end with an error. s must be of this grammar. */
+ * end with an error; so it must for GRAMMAR_MASK_OVER: what may come next takes more than max_bytes to find (finding it token by
+ * token would keep a step waiting for seconds). That depends on s and max_bytes alone. s must be of this grammar. */
+static const uint32_t GRAMMAR_MASK_OVER = UINT32_MAX;
 uint32_t grammar_mask(struct grammar_masks *m, const struct grammar_state *s, uint32_t *mask);
 
 /* Find the sets of as many states as time allows, in advance. Returns how many are left. */
 uint32_t grammar_masks_warm(struct grammar_masks *m, uint64_t budget_us);
 
 struct grammar_masks_stats {
-    uint64_t masks, entry_hits, entry_misses, resets, slow;
+    uint64_t masks, entry_hits, entry_misses, resets, over;
     size_t used_bytes;
 };
 void grammar_masks_stats(const struct grammar_masks *m, struct grammar_masks_stats *out);

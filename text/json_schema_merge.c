@@ -7,8 +7,25 @@
 
 #include <string.h>
 
+/* Steps for an entry of an object that is copied: about 100 bytes, which stay in the pool. */
+enum { ENTRY_STEPS = 64 };
+
+static bool pay_entries(struct schema *c, const json_t *s)
+{
+    return ir_work(c->b, (uint64_t)ENTRY_STEPS * json_object_size(s));
+}
+
+/* Each of one list is sought in the other, or among both. */
+static bool pay_lists(struct schema *c, const json_t *x, const json_t *y)
+{
+    uint64_t n = json_array_size(x), m = json_array_size(y);
+    return ir_work(c->b, m * (n + m));
+}
+
 json_t *schema_without(struct schema *c, json_t *s, const char *key)
 {
+    if (!pay_entries(c, s))
+        return NULL;
     json_t *copy = json_copy(s);
     if (copy)
         json_object_del(copy, key);
@@ -144,10 +161,12 @@ static enum rule rule_of(const char *key)
 }
 
 /* New, or NULL: cannot be combined. */
-static json_t *merge_values(const char *key, json_t *x, json_t *y)
+static json_t *merge_values(struct schema *c, const char *key, json_t *x, json_t *y)
 {
     if (json_equal(x, y))
         return json_incref(x);
+    if (!pay_lists(c, x, y))
+        return NULL;
     switch (rule_of(key)) {
     case TYPES:
         return common_types(x, y);
@@ -189,7 +208,7 @@ static json_t *never_or(struct schema *c, json_t *x, json_t *y)
 static bool merge_key(struct schema *c, json_t *out, const char *key, json_t *value)
 {
     json_t *mine = json_object_get(out, key);
-    json_t *made = mine ? merge_values(key, mine, value) : json_incref(value);
+    json_t *made = mine ? merge_values(c, key, mine, value) : json_incref(value);
     if (!made && strcmp(key, "const") == 0) { /* two values at once */
         json_object_del(out, "const");
         return json_object_set_new(out, "enum", json_array()) == 0;
@@ -204,7 +223,10 @@ static bool merge_key(struct schema *c, json_t *out, const char *key, json_t *va
 
 static json_t *merge_objects(struct schema *c, json_t *x, json_t *y)
 {
-    if (!schema_check_keywords(c, x) || !schema_check_keywords(c, y))
+    if (!pay_entries(c, x) || !pay_entries(c, y) ||
+        !pay_entries(c, json_object_get(x, "properties")) ||
+        !pay_entries(c, json_object_get(y, "properties")) || !schema_check_keywords(c, x) ||
+        !schema_check_keywords(c, y))
         return NULL;
     json_t *out = schema_keep(c, json_copy(x)), *value;
     const char *key;

@@ -49,8 +49,8 @@ static bool check_object(struct schema *c, json_t *s)
         if (!json_is_string(item))
             return schema_fail(c, ERR_FORMAT, "\"required\" is not a list of names") != NULL;
     }
-    return ir_work(c->b, (uint64_t)json_array_size(required) *
-                             (json_object_size(json_object_get(s, "properties")) + 1) / 8);
+    uint64_t n = json_array_size(required); /* those that are not declared become properties, too */
+    return ir_work(c->b, n * (json_object_size(json_object_get(s, "properties")) + n + 1) / 8);
 }
 
 /* The declared properties, and after them required ones that are not declared: these are as additionalProperties says. */

@@ -255,6 +255,10 @@ static bool objects_disjoint(struct schema *c, json_t *x, json_t *y)
 {
     json_t *px = json_object_get(x, "properties"), *py = json_object_get(y, "properties"), *value;
     const char *key;
+    uint64_t names = json_array_size(json_object_get(x, "required")) +
+                     json_array_size(json_object_get(y, "required"));
+    if (!ir_work(c->b, (json_object_size(px) + names) * names / 8))
+        return false;
     json_object_foreach(px, key, value)
     {
         json_t *other = json_object_get(py, key);

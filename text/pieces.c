@@ -222,6 +222,8 @@ static int change(const struct piece_op *op, const char *text, const struct span
     for (size_t i = 0; i < in->n; i++) {
         const char *p = text + in->v[i].at;
         size_t n = in->v[i].n, at = to->len;
+        if (!n) /* what an operation before left nothing of */
+            continue;
         if (op->kind == OP_METASPACE) {
             put_metaspace(op, p, n, head && i == 0 && in->v[i].at == 0, to);
         } else if (op->kind == OP_PREFIX_SPACE) {

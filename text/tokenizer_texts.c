@@ -124,19 +124,32 @@ static void word_piece(const struct tok_step *s, struct buf *text, struct buf *s
         clean_up(text, scratch);
 }
 
+/* All of the text is letters of the alphabet, or it stays as it is: never half of it. */
+static void byte_level(struct buf *text, struct buf *scratch)
+{
+    size_t n;
+    buf_reset(scratch);
+    buf_put(scratch, text->data, text->len);
+    if (buf_ok(scratch) &&
+        alphabet_decode((const char *)scratch->data, scratch->len, (char *)text->data, &n)) {
+        text->len = n;
+        return;
+    }
+    struct buf swap = *text;
+    *text = *scratch;
+    *scratch = swap;
+}
+
 /* One decoder; true: what follows works on the text as a whole. */
 static bool decode_step(const struct tok_step *s, bool written_out, bool first, struct buf *text,
                         struct buf *scratch)
 {
     switch (s->kind) {
-    case TOK_DEC_BYTE_LEVEL: {
-        size_t n;
+    case TOK_DEC_BYTE_LEVEL:
         /* A control or user-defined token stands in the file as it is written. */
-        if (!written_out && text->len &&
-            alphabet_decode((const char *)text->data, text->len, (char *)text->data, &n))
-            text->len = n;
+        if (!written_out && text->len)
+            byte_level(text, scratch);
         break;
-    }
     case TOK_DEC_METASPACE:
         replace_all(text, scratch, s->text, s->n_text, " ",
                     !(first && s->arg != TOK_PREPEND_NEVER));

@@ -153,7 +153,7 @@ static void walk(struct grammar_masks *m, const struct grammar *g, const struct 
         uint64_t t0 = now_ns();
         uint32_t n = grammar_mask(m, &s, mask);
         uint64_t t1 = now_ns();
-        if (!n)
+        if (!n || n == GRAMMAR_MASK_OVER)
             exit(2);
         uint32_t id = pick(t, mask, length > 20 || rng_next(&seed) % 4 == 0, &seed);
         uint64_t t2 = now_ns();

@@ -78,7 +78,10 @@ static void walk(struct grammar *g, uint64_t x)
     grammar_state_init(&s, g);
     grammar_state_init(&again, g);
     for (int step = 0; step < STEPS; step++) {
-        if (grammar_mask(m, &s, mask) == 0)
+        uint32_t n = grammar_mask(m, &s, mask);
+        if (n == GRAMMAR_MASK_OVER)
+            break;
+        if (n == 0)
             abort(); /* every byte is a token */
         check_mask(t, &s, mask);
         x = x * 6364136223846793005u + 1442695040888963407u;

@@ -267,9 +267,56 @@ static void test_made(void **state)
     buf_fini(&b);
 }
 
+/* Two large schemas, named again and again: every merge copies and compares what grows. */
+static void test_large_merges(void **state)
+{
+    struct buf b;
+    buf_init(&b, 4 << 20);
+    buf_puts(&b, "{\"$defs\":{\"a\":{\"required\":[\"a\"");
+    many(&b, ",\"a%d\"", 30000);
+    buf_puts(&b, "]},\"b\":{\"required\":[\"b\"");
+    many(&b, ",\"b%d\"", 30000);
+    buf_puts(&b, "]}},\"allOf\":[{}");
+    many(&b, ",{\"$ref\":\"#/$defs/a\"},{\"$ref\":\"#/$defs/b\"}", 300);
+    buf_puts(&b, "]}");
+    try_made(SCHEMA, &b, ERR_LIMIT, "too complex", "two lists of 30,000 required names");
+
+    buf_puts(&b, "{\"$defs\":{\"a\":{\"properties\":{\"a\":{}");
+    many(&b, ",\"a%d\":{}", 30000);
+    buf_puts(&b, "}},\"b\":{\"properties\":{\"b\":{}");
+    many(&b, ",\"b%d\":{}", 30000);
+    buf_puts(&b, "}}},\"allOf\":[{}");
+    many(&b, ",{\"$ref\":\"#/$defs/a\"},{\"$ref\":\"#/$defs/b\"}", 300);
+    buf_puts(&b, "]}");
+    try_made(SCHEMA, &b, ERR_LIMIT, "too complex", "two objects of 30,000 properties");
+
+    buf_puts(&b, "{\"$defs\":{\"a\":{\"$ref\":\"#/$defs/b\",\"minLength\":1");
+    many(&b, ",\"x-%d\":0", 50000);
+    buf_puts(&b, "},\"b\":{\"type\":\"string\"}},\"oneOf\":[{\"type\":\"null\"}");
+    many(&b, ",{\"$ref\":\"#/$defs/a\"}", 300);
+    buf_puts(&b, "]}");
+    try_made(SCHEMA, &b, ERR_LIMIT, "too complex", "300 references to 50,000 annotations");
+
+    buf_puts(&b, "{\"required\":[\"a\"");
+    many(&b, ",\"a%d\"", 49000);
+    buf_puts(&b, "]}");
+    try_made(SCHEMA, &b, ERR_LIMIT, "too complex", "49,000 required names");
+
+    buf_puts(&b, "{\"$defs\":{\"a\":{\"properties\":{\"a\":{}");
+    many(&b, ",\"a%d\":{}", 30000);
+    buf_puts(&b, "},\"required\":[\"a\"");
+    many(&b, ",\"b%d\"", 30000);
+    buf_puts(&b, "]}},\"oneOf\":[{\"type\":\"null\"}");
+    many(&b, ",{\"$ref\":\"#/$defs/a\"}", 3);
+    buf_puts(&b, "]}");
+    try_made(SCHEMA, &b, ERR_LIMIT, "too complex", "objects that may exclude each other");
+    buf_fini(&b);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_table), cmocka_unit_test(test_made)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_table), cmocka_unit_test(test_made),
+                                       cmocka_unit_test(test_large_merges)};
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,8 @@
 /* text_grammar_test.c - automata from every notation, states as plain values, and masks that equal a trial of every token. */
 #include "tests/unit/grammar_support.h"
 
+#include "base/clock.h"
+
 static const char *const TEXTS[] = {
     "{\"",
     "\":",
@@ -270,6 +272,45 @@ static void test_masks_of_real_tokens(void **state)
 }
 
 /* A state rebuilt from any beginning of the token log equals the live one, also byte by byte and from a copy. */
+/* Two lines, but every token of a large vocabulary leads somewhere else: refused at once, whatever is cached, and not tried
+ * token by token, which would keep all other streams waiting. */
+static void test_masks_too_ambiguous(void **state)
+{
+    enum { N = 60000, LONGEST = 9 };
+    char(*texts)[LONGEST + 1] = calloc(N, sizeof *texts);
+    const char **list = calloc(N, sizeof *list);
+    uint64_t rng = 7;
+    for (int i = 0; i < N; i++) {
+        for (uint32_t k = 0, n = 2 + rng_below(&rng, LONGEST - 1); k < n; k++)
+            texts[i][k] = (char)('a' + rng_below(&rng, 16));
+        list[i] = texts[i];
+    }
+    struct token_table *t = support_table(list, N);
+    struct grammar *g =
+        support_grammar(GRAMMAR_GBNF, "root ::= s*\ns ::= \"a\" s \"b\" | [a-p] s [a-p] | [a-p]");
+    struct grammar_masks *m;
+    struct grammar_state s, first;
+    struct err e = ERR_INIT;
+    uint32_t *mask = calloc(t->n_words, sizeof *mask);
+    for (size_t least = 1 << 20; grammar_masks_create(&m, g, t, least, &e);)
+        least += 4096;
+    grammar_state_init(&s, g);
+    first = s;
+    uint64_t start = clock_now_us();
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(grammar_mask(m, i % 2 ? &s : &first, mask), GRAMMAR_MASK_OVER);
+        if (i % 2)
+            MUST(grammar_accept_bytes(&s, "ac", 2, &e), e);
+    }
+    assert_true(clock_now_us() - start < 30000000); /* one by one: minutes */
+    grammar_masks_destroy(m);
+    grammar_unref(g);
+    token_table_destroy(t);
+    free(mask);
+    free(list);
+    free(texts);
+}
+
 static void test_replay(void **state)
 {
     struct token_table *t = support_table(TEXTS, N_TEXTS);
@@ -396,6 +437,7 @@ int main(void)
                                        cmocka_unit_test(test_gbnf),
                                        cmocka_unit_test(test_masks),
                                        cmocka_unit_test(test_masks_without_room),
+                                       cmocka_unit_test(test_masks_too_ambiguous),
                                        cmocka_unit_test(test_replay),
                                        cmocka_unit_test(test_ends),
                                        cmocka_unit_test(test_dead_end),

@@ -324,6 +324,28 @@ static void test_bytes_without_token(void **state)
     vocab_fini(&v);
 }
 
+/* A token that is not all of the alphabet is written whole; steps may leave nothing of a text. */
+static void test_odd_files(void **state)
+{
+    static const char TEXT[] = "\xC4\xA0\xE4\xB8\x96"; /* the alphabet's space, a foreign letter */
+    struct tok_step steps[] = {
+        {.kind = TOK_METASPACE, .text = "", .to = ""},
+        {.kind = TOK_BYTE_LEVEL, .flags = TOK_PREFIX_SPACE, .text = "", .to = ""},
+        {.kind = TOK_DEC_BYTE_LEVEL, .text = "", .to = ""}};
+    struct vocab v;
+    vocab_init(&v, "smollm");
+    uint32_t id = vocab_add(&v, TEXT, TOKEN_NORMAL);
+    v.d.steps = steps, v.d.n_steps = 3;
+    struct tokenizer *t = vocab_create(&v);
+    struct token_vec ids = {0};
+    size_t n;
+    assert_string_equal(tokenizer_bytes(t, id, false, &n), TEXT);
+    assert_int_equal(tokenizer_encode(t, "   ", 3, true, 10, &ids, NULL), 0);
+    assert_int_equal(ids.n, 0);
+    tokenizer_destroy(t);
+    vocab_fini(&v);
+}
+
 static void test_plain_prompt_begins_with_bos(void **state)
 {
     struct vocab v;
@@ -467,6 +489,7 @@ int main(void)
         cmocka_unit_test(test_digits),
         cmocka_unit_test(test_special_tokens),
         cmocka_unit_test(test_bytes_without_token),
+        cmocka_unit_test(test_odd_files),
         cmocka_unit_test(test_plain_prompt_begins_with_bos),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_refusals),
