@@ -164,8 +164,10 @@ small() { # KB ARGS… - at most so much
     [ "$found" -gt 0 ] && [ "$found" -le "$most" ]
 }
 ok "the large model has its size" test "$(stat -c %s "$dir/big/model.safetensors")" -gt 140000000
-ok "packing it takes little memory" small 100000 "$dir/big" "$dir/big.h5"
-ok "so does quantising it" small 100000 --quantize Q8_0 "$dir/big" "$dir/big.h5"
+most=100000
+case ${EXASERVE_OUT:-} in *san) most=700000 ;; esac # their shadow memory is several times what the program takes
+ok "packing it takes little memory" small $most "$dir/big" "$dir/big.h5"
+ok "so does quantising it" small $most --quantize Q8_0 "$dir/big" "$dir/big.h5"
 
 # --- what is refused ---
 ok "an unknown format" refused "--quantize Q3_K: expected one of F16, BF16, Q8_0" --quantize Q3_K "$dir/hf/llama" "$dir/x2.h5"
