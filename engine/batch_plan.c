@@ -250,12 +250,23 @@ static bool lower_gives_way(struct batch *b, const struct request *r)
 
 enum admission { ADMITTED, SKIPPED, FULL };
 
+/* All slots are taken and nobody gives way: then nothing is looked up for it, step after step. */
+static bool no_slot(struct batch *b, const struct request *r)
+{
+    if (running(b) < b->c.n_slots)
+        return false;
+    const struct request *v = victim_choose(b, r);
+    return !v || v->priority >= r->priority;
+}
+
 static enum admission admit(struct batch *b, struct request *r)
 {
     if (leader_works(b, r)) {
         r->n_waits++;
         return SKIPPED;
     }
+    if (no_slot(b, r))
+        return FULL;
     cache_take(b, r);
     uint32_t n_common;
     const struct request *s = sibling_find(b, r, &n_common);
