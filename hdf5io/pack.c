@@ -26,7 +26,7 @@ struct reader {
 
 static int open_file(struct reader *r, const char *path, struct err *e)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return err_sys(e, errno, "cannot open %s", path);
     struct stat st;
@@ -332,7 +332,7 @@ int pack_verify(const char *path, pack_progress_fn progress, void *ctx, struct e
     int rc = pack_open(&p, path, e);
     if (rc)
         return rc;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     uint8_t *scratch = malloc(SEGMENT_BYTES);
     if (fd < 0)
         rc = err_sys(e, errno, "cannot open %s", path);

@@ -158,7 +158,7 @@ int gguf_parse(struct gguf *g, const void *data, size_t n, const char *label, st
 
 int gguf_open(struct gguf *g, const char *path, struct err *e)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return err_sys(e, errno, "cannot open %s", path);
     int rc = 0;

@@ -14,7 +14,7 @@
 static const char *kind_of(const char *path)
 {
     char head[16] = {0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     ssize_t n = fd < 0 ? 0 : read(fd, head, sizeof head);
     if (fd >= 0)
         close(fd);

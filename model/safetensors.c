@@ -247,7 +247,7 @@ int safetensors_parse(struct safetensors *s, const void *data, size_t n, const c
 
 int safetensors_open(struct safetensors *s, const char *path, struct err *e)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return err_sys(e, errno, "cannot open %s", path);
     int rc = 0;
