@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "cli/commands.h"
+#include "cli/fits.h"
 #include "cli/run_pack.h"
 #include "cli/run_world.h"
 #include "cli/say.h"
@@ -138,8 +139,8 @@ static int dir_create(struct target *t, struct err *e)
 /* The body of the example request, quoted for JSON and for a shell: a model's name may hold anything. */
 static char *example_body(const char *model)
 {
-    json_t *o = json_pack("{s:s, s:[{s:s, s:s}]}", "model", model, "messages", "role", "user",
-                          "content", "Hello");
+    json_t *o = json_pack("{s:s, s:i, s:[{s:s, s:s}]}", "model", model, "max_tokens", 100,
+                          "messages", "role", "user", "content", "Hello");
     char *text = o ? json_dumps(o, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
     struct buf quoted;
     buf_init(&quoted, 4096);
@@ -271,6 +272,12 @@ static int serve(struct target *t, const struct args *a, const char *model, stru
         rc = port_check(a, e);
     if (!rc)
         rc = run_pack(model, pack, sizeof pack, name, sizeof name, e);
+    if (!rc)
+        rc = model_fits(&(struct config_model){.pack = pack,
+                                               .context = (uint32_t)a->context,
+                                               .tensor_parallel = 1,
+                                               .pipeline_parallel = 1},
+                        e);
     if (rc)
         return rc;
     world_block_signals();

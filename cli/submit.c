@@ -1,10 +1,10 @@
 /* submit.c - `exaserve submit`: check the configuration, hand the job to sbatch, and with --wait stay until it serves. */
 #include "base/clock.h"
 #include "cli/commands.h"
+#include "cli/fits.h"
 #include "cli/say.h"
 #include "cli/target.h"
 #include "config/config.h"
-#include "hdf5io/pack.h"
 #include "slurm/capacity.h"
 #include "slurm/cluster.h"
 
@@ -26,17 +26,16 @@ struct args {
     bool wait, dry_run;
 };
 
-/* Without the pack the job could only fail, after waiting in the queue. */
-static int packs_check(const struct config *c, struct err *e)
+/* Without the pack, or with one that cannot be served so, the job could only fail, after waiting in the queue. */
+static int packs_check(const struct config *c, const char *file, struct err *e)
 {
-    for (unsigned i = 0; i < c->models_count; i++) {
-        struct pack p;
-        int rc = pack_open(&p, c->models[i].pack, e);
-        if (rc)
-            return rc == ERR_SYS ? err_set(e, ERR_CONFIG, "%s", e->text) : rc;
-        pack_close(&p);
+    int rc = 0;
+    for (unsigned i = 0; i < c->models_count && !rc; i++) {
+        rc = model_fits(&c->models[i], e);
+        if (rc && !strstr(e->text, c->models[i].pack))
+            err_prefix(e, "%s: models[%u] with pack %s: ", file, i, c->models[i].pack);
     }
-    return 0;
+    return rc;
 }
 
 /* What would be done: the command as a comment, then the whole configuration. */
@@ -179,7 +178,7 @@ static int run(int argc, char **argv)
     int rc = t ? config_load_for(&c, operand[0], (uint32_t)a.nodes, &e)
                : err_set(&e, ERR_NOMEM, "out of memory");
     if (!rc)
-        rc = packs_check(c, &e);
+        rc = packs_check(c, operand[0], &e);
     if (!a.dry_run)
         signal(SIGINT, on_interrupt); /* not between sbatch and its job id */
     if (!rc)

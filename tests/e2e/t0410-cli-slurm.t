@@ -41,6 +41,17 @@ echo "$out" >"$W/again.yaml"
 exa submit "$W/again.yaml" --dry-run
 is "$code" 0 "what --dry-run prints is a configuration again"
 
+# what no engine could serve is said before anything waits in a queue
+for fault in "tensor_parallel: 4|tensor_parallel: heads: expected a multiple of 4 for 4 shards, found 2" \
+    "pipeline_parallel: 2|pipeline_parallel: 2 stages, the model has 1 layers" \
+    "context: 100|context: 100 tokens, the model was made for at most 16"; do
+    sed "s/^  - pack: .*/&\n    ${fault%%|*}/" "$W/serve.yaml" >"$W/cannot.yaml"
+    exa submit "$W/cannot.yaml"
+    is "$code/$out" "4/" "${fault%%:*} that cannot be is refused"
+    like "$err" "cannot.yaml: models\[0\] with pack .*tiny.h5: ${fault#*|}" "and says why"
+done
+is "$(cat "$W/sbatch.args" 2>/dev/null)" "" "nothing was submitted"
+
 exa submit "$W/serve.yaml" --nodes 8 --time 30
 is "$code/$out/$err" "0/4711/" "submit prints the job id alone"
 like "$(cat "$W/sbatch.args")" '^--nodes=8$' "--nodes goes to sbatch"

@@ -26,7 +26,7 @@ gone() { # every process that this test's services had is gone
     ! pgrep -f "$W/inst/bin/" >/dev/null && ! pgrep -f "mpirun.*$W" >/dev/null
 }
 
-run "$model" --port 0 --replicas 2 --context 64 --name tiny-model
+run "$model" --port 0 --replicas 2 --context 16 --name tiny-model
 ready; ok $? "it gets ready" "$(cat "$W/run.err")"
 like "$(cat "$W/run.err")" 'packing .*tiny.gguf' "a GGUF file is packed"
 like "$(cat "$W/run.err")" 'STARTING: loading the model' "progress is shown"
