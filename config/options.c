@@ -123,7 +123,8 @@ static const struct option OPTIONS[] = {
     {"models[].threads", OPTION_UINT, MODEL(threads), RANGE(0, 1024, 0),
      .help = "Compute threads of one replica; 0: its share of the node's cores."},
     {"models[].tensor_parallel", OPTION_UINT, MODEL(tensor_parallel), RANGE(1, 16, 1),
-     .help = "Engines that share each layer of one replica; heads and feed-forward width must divide by it (docs/internals/shards.md)."},
+     .help = "Engines that share each layer of one replica; heads and feed-forward width must "
+             "divide by it (docs/internals/shards.md)."},
     {"models[].pipeline_parallel", OPTION_UINT, MODEL(pipeline_parallel), RANGE(1, 16, 1),
      .help = "Stages that the layers of one replica are divided into; with tensor_parallel at most "
              "16 engines in all."},
