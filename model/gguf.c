@@ -1,18 +1,15 @@
 /* gguf.c - see gguf.h. The syntax is in gguf_doc.c, the keys' meaning in gguf_model.c; here: the
  * tensors' places. */
+#include "model/file_map.h"
 #include "model/gguf.h"
 
 #include "model/gguf_doc.h"
 #include "model/gguf_model.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* Where a tensor lies, for the check that none overlap. */
 struct span {
@@ -158,29 +155,11 @@ int gguf_parse(struct gguf *g, const void *data, size_t n, const char *label, st
 
 int gguf_open(struct gguf *g, const char *path, struct err *e)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return err_sys(e, errno, "cannot open %s", path);
-    int rc = 0;
-    struct stat st;
-    if (fstat(fd, &st) != 0) {
-        rc = err_sys(e, errno, "cannot look at %s", path);
-    } else if (!S_ISREG(st.st_mode)) {
-        rc = err_set(e, ERR_FORMAT, "%s: expected a file", path);
-    } else if (st.st_size < 24) {
-        rc = err_set(e, ERR_FORMAT, "%s: not a GGUF file: expected at least 24 bytes, found %lld",
-                     path, (long long)st.st_size);
-    }
-    if (rc) {
-        close(fd);
+    void *map;
+    size_t n;
+    int rc = file_map(&map, &n, path, 24, "GGUF", e);
+    if (rc)
         return rc;
-    }
-    size_t n = (size_t)st.st_size;
-    void *map = mmap(NULL, n, PROT_READ, MAP_PRIVATE, fd, 0);
-    int errnum = errno;
-    close(fd);
-    if (map == MAP_FAILED)
-        return err_sys(e, errnum, "cannot map %s", path);
     rc = gguf_parse(g, map, n, path, e);
     if (rc) {
         munmap(map, n);

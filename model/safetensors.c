@@ -1,16 +1,13 @@
 /* safetensors.c - see safetensors.h. */
+#include "model/file_map.h"
 #include "model/safetensors.h"
 
 #include "model/hf_json.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { LENGTH_BYTES = 8 };
 
@@ -247,29 +244,11 @@ int safetensors_parse(struct safetensors *s, const void *data, size_t n, const c
 
 int safetensors_open(struct safetensors *s, const char *path, struct err *e)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return err_sys(e, errno, "cannot open %s", path);
-    int rc = 0;
-    struct stat st;
-    if (fstat(fd, &st) != 0)
-        rc = err_sys(e, errno, "cannot look at %s", path);
-    else if (!S_ISREG(st.st_mode))
-        rc = err_set(e, ERR_FORMAT, "%s: expected a file", path);
-    else if (st.st_size < LENGTH_BYTES)
-        rc = err_set(e, ERR_FORMAT,
-                     "%s: not a safetensors file: expected at least %d bytes, found %lld", path,
-                     LENGTH_BYTES, (long long)st.st_size);
-    if (rc) {
-        close(fd);
+    void *map;
+    size_t n;
+    int rc = file_map(&map, &n, path, LENGTH_BYTES, "safetensors", e);
+    if (rc)
         return rc;
-    }
-    size_t n = (size_t)st.st_size;
-    void *map = mmap(NULL, n, PROT_READ, MAP_PRIVATE, fd, 0);
-    int errnum = errno;
-    close(fd);
-    if (map == MAP_FAILED)
-        return err_sys(e, errnum, "cannot map %s", path);
     rc = safetensors_parse(s, map, n, path, e);
     if (rc) {
         munmap(map, n);

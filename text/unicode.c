@@ -5,7 +5,7 @@
 
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 
-static bool in_ranges(const struct code_range *r, size_t n, uint32_t cp)
+bool unicode_in_ranges(const struct code_range *r, size_t n, uint32_t cp)
 {
     size_t lo = 0, hi = n;
     while (lo < hi) {
@@ -33,18 +33,18 @@ enum unicode_class unicode_class(uint32_t cp)
 {
     if (cp < 0x80)
         return ascii_class(cp);
-    if (in_ranges(LETTERS, COUNT(LETTERS), cp))
+    if (unicode_in_ranges(LETTERS, COUNT(LETTERS), cp))
         return UNICODE_LETTER;
-    if (in_ranges(NUMBERS, COUNT(NUMBERS), cp))
+    if (unicode_in_ranges(NUMBERS, COUNT(NUMBERS), cp))
         return UNICODE_NUMBER;
-    return in_ranges(SPACES, COUNT(SPACES), cp) ? UNICODE_SPACE : UNICODE_OTHER;
+    return unicode_in_ranges(SPACES, COUNT(SPACES), cp) ? UNICODE_SPACE : UNICODE_OTHER;
 }
 
 bool unicode_is_python_space(uint32_t cp)
 {
     if (cp < 0x80)
         return ascii_class(cp) == UNICODE_SPACE || (cp >= 0x1C && cp <= 0x1F);
-    return in_ranges(SPACES, COUNT(SPACES), cp);
+    return unicode_in_ranges(SPACES, COUNT(SPACES), cp);
 }
 
 /* Ranges overlap where upper and lower letters alternate (step 2), so neighbours of the hit are

@@ -13,6 +13,10 @@ enum unicode_class unicode_class(uint32_t cp);
 /* White space as Python's str.isspace() sees it: the class above and U+001C-001F. */
 bool unicode_is_python_space(uint32_t cp);
 
+struct code_range; /* of the pinned tables */
+/* r: [n], ascending, apart. */
+bool unicode_in_ranges(const struct code_range *r, size_t n, uint32_t cp);
+
 enum { UNICODE_CASE_MAX = 3 };
 /* Fill out[], return how many code points (1-3). */
 size_t unicode_upper(uint32_t cp, uint32_t out[UNICODE_CASE_MAX]);

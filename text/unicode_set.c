@@ -114,27 +114,12 @@ uint32_t unicode_category_mask(const char *name, size_t n)
     return 0;
 }
 
-static bool in_ranges(const struct code_range *r, size_t n, uint32_t cp)
-{
-    size_t lo = 0, hi = n;
-    while (lo < hi) {
-        size_t mid = (lo + hi) / 2;
-        if (cp < r[mid].first)
-            hi = mid;
-        else if (cp > r[mid].last)
-            lo = mid + 1;
-        else
-            return true;
-    }
-    return false;
-}
-
 bool unicode_in_set(enum unicode_set set, uint32_t cp)
 {
     if (set == SET_SPACE)
         return unicode_class(cp) == UNICODE_SPACE;
     bool base = SETS[set].mask && (SETS[set].mask >> unicode_category(cp) & 1);
-    return base != in_ranges(SETS[set].except, SETS[set].n, cp);
+    return base != unicode_in_ranges(SETS[set].except, SETS[set].n, cp);
 }
 
 static bool is_member(enum unicode_set set, uint32_t mask, uint32_t cp)
