@@ -158,9 +158,27 @@ static void test_damaged_or_other_plan_is_made_anew(void **state)
     assert_int_equal(open_it(&d, &m, &e), 0);
     check(d, &m);
     image_derived_close(d);
-    int fd = open(file, O_WRONLY);
-    assert_int_equal(pwrite(fd, "x", 1, 20), 1); /* in the header's digest */
+    int fd = open(file, O_RDWR);
+    char was = 0, is = 0;
+    assert_int_equal(pread(fd, &was, 1, 20), 1);
+    is = (char)(was + 1);
+    assert_int_equal(pwrite(fd, &is, 1, 20), 1); /* in the header's digest */
     close(fd);
+    assert_int_equal(open_it(&d, &m, &e), 0);
+    check(d, &m);
+    image_derived_close(d);
+    fd = open(file, O_RDONLY);
+    assert_int_equal(pread(fd, &is, 1, 20), 1);
+    close(fd);
+    assert_int_equal(is, was);
+    /* other columns, as many of them: the file has its size */
+    struct derived_part moved[N_PARTS];
+    memcpy(moved, PARTS, sizeof moved);
+    moved[0].first = 0;
+    assert_int_equal(image_derived_open(&d, &m.img, m.path, 1, 2, moved, N_PARTS, WAIT_US, &e), 0);
+    size_t row;
+    assert_memory_equal(image_derived_tensor(d, 0, &row), image_tensor(&m.img, "quant", NULL), row);
+    image_derived_close(d);
     assert_int_equal(open_it(&d, &m, &e), 0);
     check(d, &m);
     image_derived_close(d);

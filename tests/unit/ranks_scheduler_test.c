@@ -597,6 +597,29 @@ static void test_placement_of_gangs(void **state)
     assert_non_null(strstr(e.text, "9 replicas do not fit on 4 nodes with at most 2 a node"));
 }
 
+/* Over all small shapes: a replica's parts stand on nodes of their own, full but for the last. */
+static void test_placement_of_gangs_everywhere(void **state)
+{
+    struct placement_node nodes[6];
+    struct err e = ERR_INIT;
+    uint32_t owner[16 * 16];
+    for (uint32_t n_nodes = 1; n_nodes <= 6; n_nodes++)
+        for (uint32_t racks = 1; racks <= n_nodes; racks++)
+            for (uint32_t shards = 2; shards <= 16; shards++)
+                for (uint32_t per_node = 1; per_node <= shards; per_node++) {
+                    const struct placement_wish wish = {64, shards, per_node};
+                    uint32_t n = 16;
+                    for (uint32_t i = 0; i < n_nodes; i++)
+                        nodes[i] = (struct placement_node){i, i % racks};
+                    if (placement_make(nodes, n_nodes, &wish, &n, owner, 16 * 16, &e))
+                        continue;
+                    for (uint32_t i = 0; i < n * shards; i++)
+                        for (uint32_t k = i / shards * shards; k < i; k++)
+                            assert_int_equal(owner[i] == owner[k],
+                                             i % shards / per_node == k % shards / per_node);
+                }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -616,6 +639,7 @@ int main(void)
         cmocka_unit_test(test_back_without_weights),
         cmocka_unit_test(test_placement_spreads),
         cmocka_unit_test(test_placement_of_gangs),
+        cmocka_unit_test(test_placement_of_gangs_everywhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
