@@ -177,7 +177,8 @@ static void test_damaged_or_other_plan_is_made_anew(void **state)
     moved[0].first = 0;
     assert_int_equal(image_derived_open(&d, &m.img, m.path, 1, 2, moved, N_PARTS, WAIT_US, &e), 0);
     size_t row;
-    assert_memory_equal(image_derived_tensor(d, 0, &row), image_tensor(&m.img, "quant", NULL), row);
+    const void *got = image_derived_tensor(d, 0, &row);
+    assert_memory_equal(got, image_tensor(&m.img, "quant", NULL), row);
     image_derived_close(d);
     assert_int_equal(open_it(&d, &m, &e), 0);
     check(d, &m);
